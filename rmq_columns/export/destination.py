@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,9 @@ from rmq_columns.files.syncs import make_directories, sync_up
 PART: Final = ".part"
 """Ends the hidden name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
 BUFFER_BYTES: Final = 1 << 20
+KEPT_BYTES_MAX: Final = 8 << 20
+"""Of a file for a remote store, in memory; more of it in a file without a name, of TMPDIR."""
+UPLOAD_BYTES: Final = 8 << 20
 TRIES: Final = 5
 """Of a small file to be written, while others clear up."""
 LISTED_AT_ONCE: Final = 16
@@ -141,6 +145,33 @@ class _LocalSink(Sink):
         with _writing(self._path):
             os.rename(self._part, self._path)
             sync_up(os.path.dirname(self._path), self._root)
+
+
+class _RemoteSink(Sink):
+    """Kept here until it is whole: who cancels an upload would have to close it, which makes an object of what came so far."""
+
+    def __init__(self, filesystem: fs.FileSystem, part: str, path: str, opened: Callable[[], Any]) -> None:
+        """opened: begins the upload to the hidden name."""
+        super().__init__(_kept(), filesystem, part, path)
+        self._opened = opened
+
+    def complete(self) -> None:
+        held = self._opened()
+        try:
+            with _writing(self._path):
+                self._held.seek(0)
+                while data := self._held.read(UPLOAD_BYTES):
+                    held.write(data)
+                held.close()
+        except BaseException:
+            del held  # which ends the upload, in whatever way the store's client knows
+            self.abort()
+            raise
+        self._held.close()
+
+
+def _kept() -> Any:
+    return tempfile.SpooledTemporaryFile(KEPT_BYTES_MAX)
 
 
 def _hidden(path: str) -> str:
@@ -285,7 +316,7 @@ class RemoteDestination:
     def create(self, name: str) -> Sink:
         path = self._path(name)
         part = _hidden(path)
-        return Sink(self._opened(part, path), self._filesystem, part, path)
+        return _RemoteSink(self._filesystem, part, path, lambda: self._opened(part, path))
 
     def _opened(self, written: str, path: str) -> Any:
         with _writing(path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from rmq_columns.export.destination import RemoteDestination, destination
+from rmq_columns.export.destination import CannotWrite, RemoteDestination, destination
 from rmq_columns.export.manifest import TakenOver, entries_of
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_split, export_store, finish, prepare
@@ -144,3 +146,61 @@ def test_two_first_starts_at_once(to: str, tmp_path: Path, number: int, monkeypa
     assert steps > number
     export_store(to, options_of(log.root), FILES, increment=True)
     assert_whole(to, log.root)
+
+
+MEGABYTES = 12
+"""More than one part of an upload."""
+
+
+def test_a_cancelled_upload_leaves_nothing(to: str) -> None:
+    """Not even a hidden object, or the parts of one: what was written before it is whole never left this machine."""
+    there = destination(to)
+    assert isinstance(there, RemoteDestination)
+    sink = there.create("data/one.parquet")
+    for number in range(MEGABYTES):
+        sink.write(bytes([number]) * (1 << 20))
+    sink.abort()
+    sink.write(b"a writer's footer")
+    assert list(there.walk()) == []
+    if to.startswith("s3:"):
+        assert uploads_at(to) == []
+    whole = there.create("data/two.parquet")
+    for number in range(MEGABYTES):
+        whole.write(bytes([number]) * (1 << 20))
+    whole.commit()
+    assert list(there.walk()) == [("data/two.parquet", MEGABYTES << 20)]
+
+
+class Broken:
+    """A stream of an upload that ends in the midst; `closed` says whether it was closed by hand."""
+
+    def __init__(self) -> None:
+        self.came, self.closed = 0, False
+
+    def write(self, data: bytes) -> None:
+        self.came += len(data)
+        raise OSError(5, "Input/output error")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_upload_that_fails_is_never_closed(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = destination(to)
+    assert isinstance(there, RemoteDestination)
+    stream = Broken()
+    monkeypatch.setattr(there, "_opened", lambda written, path: stream)
+    sink = there.create("one.parquet")
+    sink.write(b"abc")
+    with pytest.raises(CannotWrite, match="Input/output error"):
+        sink.commit()
+    assert (stream.came, stream.closed) == (3, False)
+    monkeypatch.undo()
+    assert list(there.walk()) == []
+
+
+def uploads_at(to: str) -> list[str]:
+    """Keys of uploads that were begun and neither ended nor aborted."""
+    host = to.partition("endpoint_override=")[2].partition("&")[0]
+    with urllib.request.urlopen(f"http://{host}/bucket?uploads") as answer:
+        return re.findall(r"<Key>(.*?)</Key>", answer.read().decode())
