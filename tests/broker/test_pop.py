@@ -11,7 +11,8 @@ from rmq_wire.headers.pop import BatchAckMessage, PopMessageResponse
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
-from tests.support.popping import INVISIBLE_MS, Popped, ack, ack_of, batch_of, change_of, pop, popped, take
+from tests.support.pop_client import Got
+from tests.support.popping import INVISIBLE_MS, ack, ack_of, batch_of, change_of, pop, popped, take
 from tests.support.requests import pairs, props, send
 
 
@@ -30,7 +31,7 @@ def fill(client: Client, count: int, topic: str = "T", queue_id: int = 0) -> Non
         assert client.ask(send(topic, queue_id), b"m%d" % number).code == 0
 
 
-def bodies(found: list[Popped]) -> list[bytes]:
+def bodies(found: list[Got]) -> list[bytes]:
     return [one.body for one in found]
 
 

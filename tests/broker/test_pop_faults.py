@@ -17,7 +17,8 @@ from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
 from tests.support.lines import lines_of
-from tests.support.popping import INVISIBLE_MS, Popped, ack, ack_of, batch_of, change_of, pop, popped, take
+from tests.support.pop_client import Got
+from tests.support.popping import INVISIBLE_MS, ack, ack_of, batch_of, change_of, pop, popped, take
 from tests.support.requests import send
 
 AGAIN_MS = INVISIBLE_MS + 6_000
@@ -41,7 +42,7 @@ def fill(client: Client, count: int, topic: str = "T", queue_id: int = 0) -> Non
         assert client.ask(send(topic, queue_id), b"q%dm%d" % (queue_id, number)).code == 0
 
 
-def bodies(found: list[Popped]) -> list[bytes]:
+def bodies(found: list[Got]) -> list[bytes]:
     return sorted(one.body for one in found)
 
 
@@ -303,7 +304,7 @@ def test_retries_go_into_topics_of_the_second_version_and_the_first_is_drained(t
     take(client, queue_id=1)
     broker.driver.advance(AGAIN_MS)
     assert broker.node.store.queue_bounds("%RETRY%G+T", 0) == (0, 1)
-    found: list[Popped] = []
+    found: list[Got] = []
     for _ in range(40):
         found += take(client, queue_id=-1)
     assert sorted((one.topic, one.body) for one in found) == [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from rmq_wire import pop_receipt
 from rmq_wire import property_names as prop
-from rmq_wire.bodies.pop import bits_text
+from rmq_wire.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_text
 from rmq_wire.command import Command
 from rmq_wire.headers.pop import (
     AckMessage,
@@ -96,20 +95,20 @@ def batch_ack(ones: Iterable[Got], group: str, topic: str, broker_name: str = "b
     for one in ones:
         by_pop.setdefault(one.receipt._replace(queue_offset=None), []).append(one.offset)
     acks = [
-        {
-            "c": group,
-            "t": topic,
-            "r": receipt.flag,
-            "so": receipt.start_offset,
-            "q": receipt.queue_id,
-            "rq": receipt.revive_queue,
-            "pt": receipt.pop_time,
-            "it": receipt.invisible_time,
-            "b": bits_text(offset - receipt.start_offset for offset in offsets),
-        }
+        BatchAck(
+            group=group,
+            topic=topic,
+            retry=receipt.flag,
+            start_offset=receipt.start_offset,
+            queue_id=receipt.queue_id,
+            revive_queue=receipt.revive_queue,
+            pop_time=receipt.pop_time,
+            invisible_time=receipt.invisible_time,
+            bits=bits_text(offset - receipt.start_offset for offset in offsets),
+        )
         for receipt, offsets in by_pop.items()
     ]
-    return json.dumps({"brokerName": broker_name, "acks": acks}).encode()
+    return BatchAckMessageRequestBody(broker_name=broker_name, acks=acks).encode()
 
 
 def change(one: Got, group: str, invisible_ms: int, *, suspend: bool = False) -> ChangeInvisibleTime:
