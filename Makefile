@@ -8,6 +8,7 @@ SPARK := $(VENV)/.spark
 WHEELS := $(VENV)/.wheels
 PYSPARK ?= 4.3
 ARGS ?=
+PART ?=
 IMAGE ?= apache/rocketmq:5.5.0
 
 # The servers that tests and benchmarks start are to find their modules compiled, as an installed package does; otherwise each start
@@ -98,11 +99,9 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 	  $(CONFORM) $$taken --json build/$@/$$subject.json || exit; done
 	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
-nightly: $(SPARK)-$(PYSPARK)  ## the long variants: fuzzing, many rounds, every Java version, the mutants; then Spark's other version by day
-	@$(BIN)/python -m tests.parts --left-out
-	@$(BIN)/python -m tests.parts --nightly $(ARGS)
-	@$(BIN)/python -m tests.support.mutants
-	@$(MAKE) --no-print-directory test-spark PYSPARK=4.2 ARGS="$(ARGS)"
+nightly: $(SPARK)-$(PYSPARK)  ## the long variants: fuzzing, many rounds, every Java version, mutants, Spark's other version (PART="store mutants": some of them)
+	@$(if $(PART),,$(BIN)/python -m tests.parts --left-out)
+	@$(BIN)/python -m tests.night $(PART:%=--step %) $(ARGS)
 
 clean:  ## remove what was built
 	@rm -rf $(VENV) tests/java/target tests/java/lib-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy.trees import Module, listed, modules, parsed
 
-SHARED = ("support", "parts")
+SHARED = ("support", "parts", "night")
 SLEEPS = ("sleep", "sleep_until", "sleep_forever")
 SLEEPERS = {
     "conformance.test_runner",
