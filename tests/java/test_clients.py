@@ -10,6 +10,7 @@ import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import pytest
 
 from tests.java.flows import drain, drained, producer, pull_all, push, queues_of
 from tests.support.clients import JavaDriver, JavaError
+from tests.support.courses import Place, plays
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
-from tests.support.subject import Subject, start_subject
+from tests.support.subject import SUBJECTS, Subject, start_subject
 
 pytestmark = pytest.mark.java
 
@@ -323,13 +325,27 @@ def test_the_fast_port_takes_sends(subject: Subject, clients: JavaDriver, fresh:
         assert {m["body"] for m in pull_all(clients, subject, fresh, topic, 2)} == {"plain", "fast"}
 
 
-@pytest.mark.parametrize(
-    ("clients", "kill"),
-    [(REFERENCE, False), (REFERENCE, True), (OLD_CLIENT, True)],
-    ids=["stopped", "killed", "killed, old client"],
-    indirect=["clients"],
-)
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 def test_a_restart_loses_nothing(subject: Subject, clients: JavaDriver, fresh: Fresh, kill: bool) -> None:
+    restarted_under_a_flood(subject, clients, fresh, kill=kill)
+
+
+def killed_under_an_old_client(place: Place) -> None:
+    """It waits half a minute for the answers of those who died, to the pulls that they had held."""
+    subject = start_subject(SUBJECTS[0], place.directory / "subject")
+    place.kept.callback(subject.end)
+    old = place.tools(OLD_CLIENT)
+    old.call("rebalance_interval", ms=1000)
+    restarted_under_a_flood(subject, old, lambda stem: f"{stem}-{place.directory.name}", kill=True)
+
+
+@plays(killed_under_an_old_client, seconds=36)
+def test_a_kill_loses_nothing_of_an_old_client(course: Future[None]) -> None:
+    course.result()
+
+
+def restarted_under_a_flood(subject: Subject, clients: JavaDriver, fresh: Fresh, *, kill: bool) -> None:
     topic, group, flood = fresh("restart"), fresh("group"), fresh("flood")
     with producer(clients, subject, fresh, retries=10, timeout_ms=20_000) as p:
         clients.call("send", producer=p, topic=topic, body="x")

@@ -41,6 +41,8 @@ TOPICS = (
     "HalfLoad",
     "TimerLoad",
 )
+RETRIES = "%RETRY%G"
+"""Of `operation.Consumer`, which would look for it again after half a minute only."""
 SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true"}
 QUERY_CONSUMER_OFFSET, GET_MAX_OFFSET, GET_CONSUMER_LIST_BY_GROUP = 14, 30, 38
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -59,7 +61,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A name server and a master with a trace topic."""
     java()
     running = start_subject(request.param, tmp_path_factory.mktemp("mains"), properties=SETTINGS)
-    for topic in TOPICS:
+    for topic in (RETRIES, *TOPICS):
         create_topic(running, topic)
     yield running
     running.end()
@@ -235,7 +237,7 @@ def test_request_and_reply(broker: Subject, begin: Begin) -> None:
 
 def test_benchmark(broker: Subject, begin: Begin) -> None:
     """Two lines of figures: messages go through, none fails."""
-    consumer = begin("benchmark.Consumer", "Consumer Started", "-n", broker.namesrv, "-t", "Load", "-g", "load")
+    consumer = begin("benchmark.Consumer", "Consumer Started", "-n", broker.namesrv, "-t", "Load", "-g", "load", "-ri", "1000")
     producer = begin("benchmark.Producer", "TPS", "-n", broker.namesrv, "-t", "Load", "-w", "1", "-s", "128", "-ri", "1000")
     rows = until(lambda: _two(BENCHMARK_SENT.findall(producer.printed())), "figures", seconds=SECONDS)
     assert all(int(sent) > 0 and (failed, unanswered) == ("0", "0") for sent, failed, unanswered in rows)
@@ -248,9 +250,11 @@ def test_benchmark(broker: Subject, begin: Begin) -> None:
 
 def test_benchmark_of_batches_and_transactions(broker: Subject, begin: Begin) -> None:
     """None fails, and who ends a transaction by itself is not asked about it."""
+    producers = []
     for name, topic, rows_of in (("BatchProducer", "BatchLoad", BATCHES_SENT), ("TransactionProducer", "HalfLoad", HALVES_SENT)):
         arguments = ("-n", broker.namesrv, "-t", topic, "-w", "1", "-s", "128", "-ri", "1000")
-        producer = begin(f"benchmark.{name}", "TPS", *arguments)
+        producers.append((begin(f"benchmark.{name}", "", *arguments), topic, rows_of))
+    for producer, topic, rows_of in producers:
         rows = until(lambda main=producer, row=rows_of: _two(row.findall(main.printed())), "figures", seconds=SECONDS)  # type: ignore[misc]
         assert all(int(sent) > 0 and (failed, other) == ("0", "0") for sent, failed, other in rows)
         producer.end()

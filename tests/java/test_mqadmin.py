@@ -107,7 +107,12 @@ def prepare(tools: JavaDriver, namesrv: str, broker: str, store: Path) -> Side:
     names = {"files": str(files), "broker": broker, "name": "broker-a", "topic": TOPIC, "group": GROUP, "producers": PRODUCERS}
     names |= {"offset_id": results[2]["offset_msg_id"], "unique_id": results[2]["msg_id"]}
     settled = re.compile(r"%RETRY%.*Consume Diff Total: 0$", re.DOTALL | re.MULTILINE)
-    until(lambda: settled.search(tools.mqadmin("consumerProgress", "-n", namesrv, "-g", GROUP).out), "the group's offsets")
+
+    def is_settled() -> bool:
+        tools.call("push.persist", consumer="c")  # by itself it says nothing in its first ten seconds
+        return bool(settled.search(tools.mqadmin("consumerProgress", "-n", namesrv, "-g", GROUP).out))
+
+    until(is_settled, "the group's offsets")
     prepare_pop(tools, namesrv, broker)
     return Side(tools, namesrv, names | {"popping": POPPING}, store)
 

@@ -5,10 +5,12 @@ Twenty messages each: sent, received and acknowledged; let come again after anot
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -27,19 +29,6 @@ SECONDS = 150
 RETRIES = 1
 
 
-@pytest.fixture(scope="module", params=SUBJECTS)
-def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Subject, JavaProxy]]:
-    directory = tmp_path_factory.mktemp("proxy")
-    subject = start_subject(request.param, directory / "subject")
-    found = JavaProxy(directory / "proxy", subject.namesrv, cluster=subject.cluster)
-    try:
-        found.start()
-        yield subject, found
-    finally:
-        found.end()
-        subject.end()
-
-
 def prepared(subject: Subject, topic: str, group: str) -> None:
     with Talk(subject.address) as talk:
         assert talk.ask(create_topic(topic, 4)).code == 0
@@ -47,12 +36,27 @@ def prepared(subject: Subject, topic: str, group: str) -> None:
         assert talk.ask(UpdateAndCreateSubscriptionGroup(), body).code == 0
 
 
-def played(proxy: JavaProxy, topic: str, group: str, what: str) -> dict[str, Counter[str]]:
-    """What the client says, by its first word."""
-    command = grpc_client(proxy.endpoints, topic, group, str(COUNT), str(SECONDS), what)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
-    assert done.stdout.rstrip().endswith("done"), (done.stdout[-2000:], done.stderr[-4000:])
-    return told(done.stdout)
+class Playing:
+    """A client that sends messages to its topic and does `what` with each that comes; what it says goes into a file."""
+
+    def __init__(self, directory: Path, proxy: JavaProxy, topic: str, group: str, what: str) -> None:
+        command = grpc_client(proxy.endpoints, topic, group, str(COUNT), str(SECONDS), what)
+        self._said, self._errors = directory / f"{what}.out", directory / f"{what}.err"
+        with self._said.open("w") as stdout, self._errors.open("w") as stderr:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, text=True)
+
+    def ended(self) -> dict[str, Counter[str]]:
+        """What it has said when it is done, by its first word."""
+        self.process.communicate("\n", timeout=2 * SECONDS)
+        assert self._said.read_text().rstrip().endswith("done"), (self._said.read_text()[-2000:], self.errors())
+        return told(self._said.read_text())
+
+    def errors(self) -> str:
+        return self._errors.read_text()[-4000:]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def told(text: str) -> dict[str, Counter[str]]:
@@ -67,36 +71,52 @@ def each(what: str, after: str = "") -> Counter[str]:
     return Counter(f"{what} {number}{after}" for number in range(COUNT))
 
 
-def test_messages_are_sent_received_and_acknowledged(proxy: tuple[Subject, JavaProxy]) -> None:
-    prepared(proxy[0], "ProxyAck", "GID_proxy_ack")
-    found = played(proxy[1], "ProxyAck", "GID_proxy_ack", "ack")
+class Stage(NamedTuple):
+    subject: Subject
+    playing: dict[str, Playing]
+    """By what each does.  All begin at once: one waits for retries while the others are judged."""
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("proxy")
+    with contextlib.ExitStack() as stack:
+        subject = start_subject(request.param, directory / "subject")
+        stack.callback(subject.end)
+        proxy = JavaProxy(directory / "proxy", subject.namesrv, cluster=subject.cluster)
+        stack.callback(proxy.end)
+        proxy.start()
+        playing: dict[str, Playing] = {}
+        for what in ("fail", "hasten", "ack"):
+            topic, group = f"Proxy-{what}", f"GID_proxy_{what}"
+            prepared(subject, topic, group)
+            playing[what] = Playing(directory, proxy, topic, group, what)
+            stack.callback(playing[what].kill)
+        yield Stage(subject, playing)
+
+
+def test_messages_are_sent_received_and_acknowledged(stage: Stage) -> None:
+    found = stage.playing["ack"].ended()
     assert found["sent"] == found["acked"] == each("ack")
     assert found["got"] == each("ack", " 1")
 
 
-def test_another_invisible_time_lets_messages_come_again(proxy: tuple[Subject, JavaProxy]) -> None:
-    prepared(proxy[0], "ProxyHasten", "GID_proxy_hasten")
-    found = played(proxy[1], "ProxyHasten", "GID_proxy_hasten", "hasten")
+def test_another_invisible_time_lets_messages_come_again(stage: Stage) -> None:
+    found = stage.playing["hasten"].ended()
     assert found["sent"] == found["hastened"] == found["acked"] == each("hasten")
     assert found["got"] == each("hasten", " 1") + each("hasten", " 2")
 
 
-def test_what_always_fails_reaches_the_dead_letters(proxy: tuple[Subject, JavaProxy], tmp_path: Path) -> None:
-    subject, server = proxy
+def test_what_always_fails_reaches_the_dead_letters(stage: Stage) -> None:
+    subject, client = stage.subject, stage.playing["fail"]
     group = "GID_proxy_fail"
-    prepared(subject, "ProxyFail", group)
-    command = grpc_client(server.endpoints, "ProxyFail", group, str(COUNT), str(SECONDS), "fail")
-    out, err = tmp_path / "out", tmp_path / "err"
-    with out.open("w") as stdout, err.open("w") as stderr:
-        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, text=True)
-    try:
-        until(lambda: len(dead(subject, group)) >= COUNT or client.poll() is not None, "the dead letters", seconds=SECONDS)
-        client.communicate("\n", timeout=60)
-    finally:
-        client.kill()
-        client.wait()
-    assert Counter(dead(subject, group)) == each("fail"), err.read_text()[-3000:]
-    found = told(out.read_text())
+
+    def is_over() -> bool:
+        return len(dead(subject, group)) >= COUNT or client.process.poll() is not None
+
+    until(is_over, "the dead letters", seconds=SECONDS)
+    found = client.ended()
+    assert Counter(dead(subject, group)) == each("fail"), client.errors()
     assert found["got"] == sum((each("fail", f" {attempt}") for attempt in range(1, RETRIES + 2)), Counter())
 
 

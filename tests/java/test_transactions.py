@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACT
 from tests.java.flows import drain, producer, pull_all, push
 from tests.java.left_files import LEVELS, delays_and_retries
 from tests.support.clients import JavaDriver, JavaError
-from tests.support.java import REFERENCE, library
+from tests.support.courses import Place, plays
+from tests.support.java import OLD_CLIENT, REFERENCE, library
 from tests.support.message_mix import make_topic, now_ms
 from tests.support.process import until
 from tests.support.reference import JavaBroker
@@ -215,18 +217,21 @@ def copies_of(line: Talk, number: int) -> list[StoredMessage]:
 # From one broker to the other
 
 
-@pytest.mark.parametrize("first", ["java", "ours"])
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_half_messages_change_hands(tmp_path: Path, clients: JavaDriver, fresh: Fresh, first: str, kill: bool) -> None:
-    """One broker takes half messages and asks nobody; the other is started on its directory, asks, and delivers."""
+def half_messages_change_hands(place: Place, version: str, first: str, kill: bool) -> None:
+    """A course: one broker takes half messages and asks nobody; the other is started on its directory, asks, and delivers."""
     library(REFERENCE)
-    with OurNameServer(tmp_path / "namesrv") as names:
-        java = JavaBroker(tmp_path / "java", names.address, name="b", store=tmp_path / "store", properties=NEVER)
-        ours = OurBroker(tmp_path / "ours", names.address, name="b", port=java.port, store=tmp_path / "store")
+    directory, clients = place.directory, place.tools(version)
+
+    def fresh(stem: str) -> str:
+        return f"{stem}-{directory.name}"
+
+    with OurNameServer(directory / "namesrv") as names:
+        java = JavaBroker(directory / "java", names.address, name="b", store=directory / "store", properties=NEVER)
+        ours = OurBroker(directory / "ours", names.address, name="b", port=java.port, store=directory / "store")
         ours.properties = dict(java.properties)
         one, other = (java, ours) if first == "java" else (ours, java)
         other.properties = other.properties | ENDLESS
-        subject = Subject(first, names.address, one.address, "b", "DefaultCluster", tmp_path / "store", one)
+        subject = Subject(first, names.address, one.address, "b", "DefaultCluster", directory / "store", one)
         topic = fresh("moved")
         with one.start(), producer(clients, subject, fresh, transactions=True) as p:
             arguments: dict[str, Any] = {"producer": p, "topic": topic, "form": "transaction", "tags": "T"}
@@ -255,3 +260,21 @@ def test_half_messages_change_hands(tmp_path: Path, clients: JavaDriver, fresh: 
     if other is ours:
         assert set(bodies.values()) == {1}
         assert set(asked) == {"committed after", "rolled back after"}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(
+            how,
+            marks=plays(half_messages_change_hands, version, first, kill, seconds=30 if first == "java" else 14),
+            id=how,
+        )
+        for version in (REFERENCE, OLD_CLIENT)
+        for kill in (False, True)
+        for first in ("java", "ours")
+        for how in [f"{version}-{'killed' if kill else 'stopped'}-{first}"]
+    ],
+)
+def test_half_messages_change_hands(how: str, course: Future[None]) -> None:
+    course.result()

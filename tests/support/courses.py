@@ -28,6 +28,8 @@ from tests.support.reference import JavaNameServer
 
 T = TypeVar("T")
 S = TypeVar("S", JavaNameServer, JavaDriver)
+Shared = tuple[type[JavaNameServer] | type[JavaDriver], str]
+"""What courses share, and its version."""
 AT_ONCE: Final = 3
 
 
@@ -39,8 +41,8 @@ class Place(NamedTuple):
     """What has to live until the last of its tests has ended; closed at once when the course fails."""
     name_server: Callable[[], str]
     """The address of the Java name server that all courses share: each broker there has a name of its own."""
-    tools: Callable[[], JavaDriver]
-    """Stock clients and mqadmin of the reference, which all courses share."""
+    tools: Callable[..., JavaDriver]
+    """Stock clients and mqadmin, which all courses share; of the reference, or of the version that is named."""
 
 
 Play = Callable[..., T]
@@ -68,7 +70,7 @@ class Courses:
         self._make_directory = make_directory
         self._running: dict[Hashable, Running] = {}
         self._waiting: queue.SimpleQueue[tuple[Running, Callable[[], Any]]] = queue.SimpleQueue()
-        self._shared: dict[type, JavaNameServer | JavaDriver] = {}
+        self._shared: dict[Shared, JavaNameServer | JavaDriver] = {}
         self._sharing = threading.Lock()
 
     def start(self, mark: pytest.Mark) -> Future[Any]:
@@ -86,17 +88,17 @@ class Courses:
 
     def name_server(self) -> str:
         """Started by the first that asks."""
-        return self._share(JavaNameServer, lambda: JavaNameServer(self._make_directory("namesrv"))).address
+        return self._share(JavaNameServer, REFERENCE, lambda: JavaNameServer(self._make_directory("namesrv"))).address
 
-    def tools(self) -> JavaDriver:
+    def tools(self, version: str = REFERENCE) -> JavaDriver:
         """The same."""
-        return self._share(JavaDriver, lambda: JavaDriver(self._make_directory("tools"), REFERENCE))
+        return self._share(JavaDriver, version, lambda: JavaDriver(self._make_directory(f"tools-{version}"), version))
 
-    def _share(self, kind: type[S], make: Callable[[], S]) -> S:
+    def _share(self, kind: type[S], version: str, make: Callable[[], S]) -> S:
         with self._sharing:
-            if kind not in self._shared:
-                self._shared[kind] = make().start()
-            shared = self._shared[kind]
+            if (kind, version) not in self._shared:
+                self._shared[kind, version] = make().start()
+            shared = self._shared[kind, version]
         assert isinstance(shared, kind)
         return shared
 

@@ -42,6 +42,10 @@ final class PushConsumers {
         });
         operations.put("push.cached", args -> of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
             .values().stream().mapToLong(queue -> queue.getMsgCount().get()).sum());
+        operations.put("push.persist", args -> {
+            of(args).getDefaultMQPushConsumerImpl().persistConsumerOffset();
+            return true;
+        });
         operations.put("push.release", args -> {
             gates.get(args.text("consumer")).release(args.number("calls", 1));
             return true;
