@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "send": "Send messages to any RocketMQ.",
     "consume": "Consume a topic: as a member of a group, or without; print, run a command, measure.",
     "tail": "Print messages of a topic as they come, without a group.",
+    "lag": "Show how far groups are behind, live or once; end with 1 where it is too far.",
     "topic": "List, show, create and delete topics of any RocketMQ.",
     "codes": "List the request codes: what is answered, what is refused and why.",
     "inspect": "Look into the files of a store: decode, find, explain, verify, repair.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what a push consumer takes is imported for the first of the
     from rmq_client.consuming.allocation import AllocateStrategy
     from rmq_client.consuming.listening import ConsumeHook, Listener
     from rmq_client.consuming.push_consumer import PushConsumer
+    from rmq_client.groups import Groups
 
 __all__ = ["Client", "Producer", "Puller", "Topics", "connect"]
 
@@ -73,6 +74,13 @@ class Client(ClientCore):
     def topics(self) -> Topics:
         """Lists, shows, makes and deletes topics."""
         return Topics(self)
+
+    @property
+    def groups(self) -> Groups:
+        """Shows how far groups are behind, and who has their queues."""
+        from rmq_client.groups import Groups  # by tools alone
+
+        return Groups(self)
 
 
 @asynccontextmanager

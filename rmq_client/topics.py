@@ -137,7 +137,7 @@ class Topics:
         if not 1 <= queues <= _QUEUES_MAX:
             raise CallerError(f"queues: 1 to {_QUEUES_MAX}, not {queues}")
         client = self._client
-        masters = await self._masters(cluster, brokers)
+        masters = await self.masters(cluster, brokers)
         changes = ",".join(f"+{name}={value}" for name, value in (attributes or {}).items())
         request = CreateTopic(
             topic=client.on_wire(topic),
@@ -165,7 +165,7 @@ class Topics:
         client = self._client
         wire_topic = client.on_wire(topic)
         await client.route(wire_topic, fresh=True)
-        masters = await self._masters(cluster, ())
+        masters = await self.masters(cluster, ())
         for address in masters.values():
             await client.ask(address, DeleteTopic(topic=wire_topic), also=(ResponseCode.TOPIC_NOT_EXIST,))
         failed: ClientError | None = None
@@ -194,8 +194,8 @@ class Topics:
         missing = ", ".join(sorted(brokers - known))
         raise AnswerLate(f"{topic} is made, but name servers do not know within {ROUTE_WAIT_MS} ms that {missing} has it")
 
-    async def _masters(self, cluster: str | None, brokers: Iterable[str]) -> dict[str, str]:
-        """Broker name -> address of its master."""
+    async def masters(self, cluster: str | None, brokers: Iterable[str]) -> dict[str, str]:
+        """Broker name -> address of its master: of all, of those of a cluster, of the named ones.  Raises `NoBroker`."""
         info = await self._cluster()
         wanted = set(brokers) or set(info.broker_addr_table)
         if cluster is not None:

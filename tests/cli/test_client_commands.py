@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.client_shell import Shell
+from tests.support.client_shell import Shell
 from tests.support.subject import Subject, start_subject
 from tests.support.talk import PATIENCE_S
 

@@ -1,0 +1,114 @@
+"""`rmq lag` against our broker: what waits and since when, who has it, what is stuck, when it ends with 1."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client_shell import Shell
+from tests.support.subject import Subject, start_subject
+from tests.support.talk import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    running = start_subject("ours", tmp_path_factory.mktemp("ours"))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def shell(ours: Subject, home: Path) -> Shell:
+    return Shell(ours.namesrv, home)
+
+
+def fill(shell: Shell, topic: str, count: int, queues: int = 2) -> None:
+    shell.good("topic", "create", topic, "-q", str(queues))
+    shell.good("send", topic, "--lines", typed=b"\n".join(b"%d" % number for number in range(count)))
+
+
+def once(shell: Shell, *options: str, status: int = 0) -> Any:
+    ran = shell.run("lag", "--once", "--json", *options)
+    assert ran.returncode == status, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_what_waits_and_since_when(shell: Shell) -> None:
+    fill(shell, "waits", 10)
+    shell.good("consume", "waits", "-g", "waits-g", "--from", "start", "--orderly", "-c", "4")
+    [group] = once(shell, "-g", "waits-g", "-t", "waits")["groups"]
+    assert (group["group"], group["lag"], group["members"]) == ("waits-g", 6, [])
+    assert sum(row["consumerOffset"] for row in group["queues"]) == 4
+    assert all(0 <= row["delayMs"] < 3_600_000 for row in group["queues"] if row["lag"])
+    assert group["delayMs"] == max(row["delayMs"] for row in group["queues"] if row["lag"])
+    assert {row["owner"] for row in group["queues"]} == {None}
+    table = shell.good("lag", "--once", "-g", "waits-g")
+    assert table[0].startswith("waits-g: 6 behind, ")
+    assert table[1].split() == ["topic", "broker", "queue", "lag", "delay", "consumed", "owner"]
+
+
+def test_limits_end_it_with_1(shell: Shell) -> None:
+    fill(shell, "limits", 5)
+    shell.good("consume", "limits", "-g", "limits-g", "--from", "start", "-c", "1", "--orderly")
+    assert once(shell, "-g", "limits-g", "--max-lag", "4", "--max-delay", "3600")["beyond"] == []
+    assert once(shell, "-g", "limits-g", "--max-lag", "3", status=1)["beyond"] == ["limits-g is 4 messages behind, more than 3"]
+    assert "waits for" in shell.bad("lag", "--once", "-g", "limits-g", "--max-delay", "0")
+
+
+def test_owners_and_a_queue_that_is_stuck_on_its_head(shell: Shell) -> None:
+    fill(shell, "stuck", 6, queues=1)
+    work = "echo tried; exit 1"
+    with shell.running("consume", "stuck", "-g", "stuck-g", "--from", "start", "--orderly", "--exec", work) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"tried\n"
+        [group] = once(shell, "-g", "stuck-g", "-t", "stuck")["groups"]
+        [row] = group["queues"]
+        assert [row["owner"]] == group["members"]
+        assert row["ordered"]
+        assert row["stuckMs"] >= 2_000
+        assert any("stuck on its head at 0" in line for line in shell.good("lag", "--once", "-g", "stuck-g"))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE_S) == 130
+
+
+def test_live_until_ctrl_c(shell: Shell) -> None:
+    fill(shell, "live", 3)
+    shell.good("consume", "live", "-g", "live-g", "--from", "start", "--orderly", "-c", "1")
+    with shell.running("lag", "-g", "live-g", "--json", "--interval", "0.1") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["lag"] == 2
+        shell.good("send", "live", "one more")
+        while json.loads(running.stdout.readline())["lag"] != 3:
+            pass
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE_S) == 130
+        assert running.stderr.read() == b""
+
+
+def test_all_groups_and_many_queues(shell: Shell) -> None:
+    fill(shell, "wide", 1, queues=1_000)
+    shell.good("consume", "wide", "-g", "wide-g", "--from", "start", "--orderly", "-c", "1")
+    found = once(shell)
+    wide = next(group for group in found["groups"] if group["group"] == "wide-g")
+    assert sum(row["topic"] == "wide" for row in wide["queues"]) == 1_000
+    assert "TOOLS_CONSUMER" not in {group["group"] for group in found["groups"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--once", "-g", "never-seen"), 1, "no broker knows progress or members of never-seen"),
+        (("--once", "-g", "a b"), 1, "illegal characters"),
+        (("--max-lag", "3"), 2, "go with --once"),
+        (("--once", "-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
+        (("-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(shell: Shell, arguments: tuple[str, ...], status: int, said: str) -> None:
+    assert said in shell.bad("lag", *arguments, status=status)
