@@ -17,7 +17,7 @@ from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
 from tests.support.lines import lines_of
-from tests.support.pop_client import Got
+from tests.support.pop_client import Got, bodies
 from tests.support.popping import INVISIBLE_MS, ack, ack_of, batch_of, change_of, pop, popped, take
 from tests.support.requests import send
 
@@ -40,10 +40,6 @@ def client(broker: Harness) -> Client:
 def fill(client: Client, count: int, topic: str = "T", queue_id: int = 0) -> None:
     for number in range(count):
         assert client.ask(send(topic, queue_id), b"q%dm%d" % (queue_id, number)).code == 0
-
-
-def bodies(found: list[Got]) -> list[bytes]:
-    return sorted(one.body for one in found)
 
 
 # --- bytes that are not in memory

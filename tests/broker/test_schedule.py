@@ -11,14 +11,13 @@ import pytest
 
 from broker_impl.capabilities.schedule import RETRY_MS, UNITS_PER_SLICE
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.intake import NotTaken, PutStatus
 from rmq_store.errors import Cold
 from rmq_store.log.draft import Draft
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import StoredMessage
 from rmq_wire.property_shapes import SIGHTINGS
-from tests.support.engine import Harness, failing_commits
+from tests.support.engine import Harness, failing_commits, refusing
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pairs, props, pull, send, units
 
 LEVELS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
@@ -191,16 +190,7 @@ def test_what_is_refused_is_tried_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     delayed(harness, 1)
-    intake = harness.node.halves.intake
-    real = intake.stage_draft
-    refusals = [PutStatus.SERVICE_NOT_AVAILABLE] * 3
-
-    def stage_draft(*arguments: Any) -> Any:
-        if refusals:
-            raise NotTaken(refusals.pop())
-        return real(*arguments)
-
-    monkeypatch.setattr(intake, "stage_draft", stage_draft)
+    refusing(harness, monkeypatch, times=3)
     harness.driver.advance(1_000 + 3 * RETRY_MS)
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
     assert caplog.text.count("delay level 1: offset 0 was not stored") == 3

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker_impl.capabilities.timers import RETRY_MS, TOPICS_PER_SLICE
-from broker_impl.intake import NotTaken, PutStatus
 from rmq_store.errors import Cold
 from rmq_store.layouts import TIMER_CHECK
 from rmq_wire.headers.positions import GetMaxOffset
@@ -17,7 +16,7 @@ from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.timers import GetTimerCheckPoint, GetTimerMetrics, RecallMessage, SwitchTimerEngine
 from rmq_wire.headers.topics import DeleteTopic
 from rmq_wire.recall_handle import RecallHandle, handle_text, read_handle
-from tests.support.engine import Harness, failing_commits
+from tests.support.engine import Harness, failing_commits, refusing
 from tests.support.requests import WALL_MS, pairs, props, send
 
 WHEEL = "rmq_sys_wheel_timer"
@@ -167,16 +166,7 @@ def test_what_is_refused_is_tried_again(
 ) -> None:
     timed(harness, TIMER_DELAY_SEC="2")
     harness.driver.advance(1_000)
-    intake = harness.node.halves.intake
-    real = intake.stage_draft
-    refusals = [PutStatus.SERVICE_NOT_AVAILABLE] * 3
-
-    def stage_draft(*arguments: Any) -> Any:
-        if refusals:
-            raise NotTaken(refusals.pop())
-        return real(*arguments)
-
-    monkeypatch.setattr(intake, "stage_draft", stage_draft)
+    refusing(harness, monkeypatch, times=3)
     harness.driver.advance(1_000 + 3 * RETRY_MS)
     assert bodies(harness) == [b"later"]
     assert [record.getMessage() for record in caplog.records] == [

@@ -29,7 +29,7 @@ from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify.report import Report
 from rmq_inspect.verify.verify import verify
 from tests.support import plants_index, plants_log, plants_queues
-from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.damaged_store import Subject, fill, fill_soundly
 from tests.support.generated import VISIBLE, make
 from tests.support.logs import forged, write_log
 from tests.support.planted_kinds import PERHAPS
@@ -67,10 +67,7 @@ def shifts_by_kind(counted: dict[tuple[str, str], int]) -> dict[tuple[str, str],
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("sound")
-    fill(root)
-    add_config(root)
-    return root
+    return fill_soundly(tmp_path_factory.mktemp("sound"))
 
 
 @pytest.fixture

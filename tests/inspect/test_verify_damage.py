@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import plants_index, plants_log, plants_queues, plants_rest
-from tests.support.damaged_store import Subject, add_config, fill
+from tests.support.damaged_store import Subject, fill_soundly
 from tests.support.plants import Plant
 
 PLANTS: list[Plant] = [*plants_log.PLANTS, *plants_queues.PLANTS, *plants_index.PLANTS, *plants_rest.PLANTS]
@@ -16,10 +16,7 @@ PLANTS: list[Plant] = [*plants_log.PLANTS, *plants_queues.PLANTS, *plants_index.
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("sound")
-    fill(root)
-    add_config(root)
-    return root
+    return fill_soundly(tmp_path_factory.mktemp("sound"))
 
 
 @pytest.fixture

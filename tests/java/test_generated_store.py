@@ -29,6 +29,7 @@ from tests.support.process import NotReady, until
 from tests.support.reference import SMALL_STORE, JavaBroker
 from tests.support.store_differ import read_files
 from tests.support.store_view import Stored, units_of
+from tests.support.talk import pulled_once
 
 SIZES = Sizes(
     int(SMALL_STORE["mappedFileSizeCommitLog"]),
@@ -79,20 +80,7 @@ def pulled(served: Served, topic: str, queue_id: int, end: int) -> Iterator[byte
     """The units of a queue up to an offset."""
     offset = 0
     while offset < end:
-        fields = {
-            "consumerGroup": "G",
-            "topic": topic,
-            "queueId": str(queue_id),
-            "queueOffset": str(offset),
-            "maxMsgNums": "32",
-            "sysFlag": "4",
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": "*",
-            "subVersion": "0",
-            "expressionType": "TAG",
-        }
-        answer = remoting.ask(served.broker.address, RequestCode.PULL_MESSAGE, fields)
+        answer = pulled_once(served.broker.address, topic, queue_id, offset)
         at = 0
         while answer.code == 0 and at < len(answer.body) and offset < end:
             unit = read_unit(answer.body, at)

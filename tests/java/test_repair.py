@@ -28,6 +28,7 @@ from tests.support.clients import JavaDriver
 from tests.support.courses import Place, plays
 from tests.support.reference import SMALL_STORE, JavaBroker
 from tests.support.store_rig import START_MS, open_store
+from tests.support.talk import pulled_once
 
 pytestmark = pytest.mark.java
 
@@ -209,21 +210,8 @@ def pulled_and_found(broker: JavaBroker, survivors: list[Unit], lost: set[int]) 
     for queue_id in range(QUEUES):
         offset, end = 0, bound(broker, queue_id)
         while offset < end:
-            fields = {
-                "consumerGroup": "G",
-                "topic": TOPIC,
-                "queueId": str(queue_id),
-                "queueOffset": str(offset),
-                "maxMsgNums": "32",
-                "sysFlag": "4",
-                "commitOffset": "0",
-                "suspendTimeoutMillis": "0",
-                "subscription": "*",
-                "subVersion": "0",
-                "expressionType": "TAG",
-            }
-            answer = remoting.ask(broker.address, RequestCode.PULL_MESSAGE, fields)
-            following = int(answer.ext["nextBeginOffset"])
+            answer = pulled_once(broker.address, TOPIC, queue_id, offset)
+            following = int(answer.ext_map()["nextBeginOffset"])
             assert following > offset, answer
             at = 0
             while answer.code == 0 and at < len(answer.body):

@@ -33,6 +33,7 @@ from tests.support.process import until
 from tests.support.reference import JavaBroker
 from tests.support.store_rig import START_MS, open_store
 from tests.support.subject import Subject
+from tests.support.talk import pulled_once
 
 pytestmark = pytest.mark.java
 
@@ -94,20 +95,7 @@ def ask_bounds(broker: JavaBroker, wanted: Bounds) -> Bounds:
 
 
 def pulled(broker: JavaBroker, topic: str, offset: int) -> list[bytes]:
-    fields = {
-        "consumerGroup": "g",
-        "topic": topic,
-        "queueId": "0",
-        "queueOffset": str(offset),
-        "maxMsgNums": "32",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-        "expressionType": "TAG",
-    }
-    answer = remoting.ask(broker.address, RequestCode.PULL_MESSAGE, fields)
+    answer = pulled_once(broker.address, topic, 0, offset)
     assert answer.code == 0, answer
     bodies, data = [], answer.body
     while data:

@@ -43,6 +43,13 @@ def topic_of(number: int) -> tuple[str, int]:
     return ("TopicB", 0) if number % 4 == 3 else ("TopicA", number % 4)
 
 
+def fill_soundly(root: Path) -> Path:
+    """A store as a clean stop leaves it, with its tables."""
+    fill(root)
+    add_config(root)
+    return root
+
+
 def fill(root: Path, messages: int = MESSAGES, *, clean: bool = True) -> Rig:
     """A store with so many messages, each 10 ms after the one before."""
     rig = Rig(RealDisk(), settings_at(root))

@@ -10,6 +10,7 @@ import pytest
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.engine.limits import Limits
 from broker_impl.env import Env
+from broker_impl.intake import NotTaken, PutStatus
 from broker_impl.node import BrokerNode
 from rmq_store.disk.disk import Disk, RealDisk
 from rmq_store.errors import Closed, CommitFailed
@@ -113,6 +114,19 @@ class Harness:
             found += units(b"".join(bytes(chunk) for chunk in read.chunks))
             low = read.next_offset
         return found
+
+
+def refusing(harness: Harness, patch: pytest.MonkeyPatch, times: int) -> None:
+    """So often a message that comes back by itself (delayed, timed, ended) is not taken, as when the store shuts."""
+    intake = harness.node.halves.intake
+    real, left = intake.stage_draft, [PutStatus.SERVICE_NOT_AVAILABLE] * times
+
+    def stage_draft(*arguments: Any) -> Any:
+        if left:
+            raise NotTaken(left.pop())
+        return real(*arguments)
+
+    patch.setattr(intake, "stage_draft", stage_draft)
 
 
 def failing_commits(harness: Harness, patch: pytest.MonkeyPatch, times: int = 1_000) -> list[int]:

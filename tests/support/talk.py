@@ -145,6 +145,12 @@ class Talk:
         self.close()
 
 
+def pulled_once(address: str, topic: str, queue_id: int, offset: int) -> Command:
+    """The answer to one pull of everything, which does not wait."""
+    with Talk(address) as talk:
+        return talk.ask(pull(topic, queue_id, offset, suspend_timeout_millis=0))
+
+
 def _too_early(answer: Answer) -> bool:
     return answer.code != 0 and JAVA_RACE in (answer.remark or "")
 
