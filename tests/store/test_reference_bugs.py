@@ -24,7 +24,7 @@ SHOWN: dict[str, list[str]] = {
         "tests/store/test_restart.py::test_a_unit_that_belongs_elsewhere_ends_the_log",
         "tests/store/test_restart.py::test_units_of_an_earlier_life_do_not_come_back",
     ],
-    "#8239 consumers read what is not flushed": ["tests/store/test_append.py::test_sync_flush_shows_only_what_is_flushed"],
+    "#8239 consumers read what is not flushed": ["tests/store/test_dispatch.py::test_sync_flush_shows_only_what_is_flushed"],
     "#2706 #3408 a failed flush acknowledges; a flush over a file's end": [
         "tests/store/test_flush.py::test_an_error_of_a_sync_fences_and_is_never_repeated",
         "tests/store/test_flush.py::test_a_group_over_a_file_s_end_syncs_both_files_and_the_directory",
@@ -34,7 +34,7 @@ SHOWN: dict[str, list[str]] = {
     ],
     "#9728 empty last queue file": ["tests/store/test_restart.py::test_an_empty_queue_file_does_not_make_a_phantom"],
     "#10417 #8753 minimum stale after retention": ["tests/store/test_retention_readers.py::test_queues_and_index_follow_the_log"],
-    "#7355 shifted entry appended": ["tests/store/test_append.py::test_a_shift_is_an_error"],
+    "#7355 shifted entry appended": ["tests/store/test_dispatch.py::test_a_shift_is_an_error"],
     "#9705 configuration lost at a power cut": [
         "tests/store/test_config_files.py::test_a_stop_at_any_step_leaves_the_old_or_the_new",
         "tests/store/test_config_files.py::test_two_bad_copies_are_refused_and_kept",
