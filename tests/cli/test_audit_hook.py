@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rmq_wire.headers.all  # noqa: F401  (fills the registry)
-from rmq_wire.command import encode_request
+from rmq_wire.command import Command, encode_request
 from rmq_wire.declare import REQUESTS, Role
 from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.naming import GetRouteInfo, PutKVConfig, UpdateNamesrvConfig
@@ -59,20 +59,25 @@ def notes(tmp_path: Path) -> dict[str, Any]:
     arguments = ["dev", "--namesrv-port", "0", "--broker-port", "0", "--json", "--store", str(store)]
     with Server(tmp_path, program=[sys.executable, "-m", "tests.cli.audited", str(report), *arguments]) as server:
         ask_everything(server)
-        assert server.stop() == 0
+        status = server.stop()
+        assert status == 0, server.log_tail()
     found: dict[str, Any] = json.loads(report.read_text())
     return found
 
 
+def good(answer: Command) -> None:
+    assert answer.code == 0, answer
+
+
 def ask_everything(server: Server) -> None:
     with Talk(server.ready["broker"]) as broker, Talk(server.ready["namesrv"]) as names:
-        assert broker.send("T", b"x").code == 0
+        good(broker.send("T", b"x"))
         for line in (*FORBIDDEN, b"maxMessageSize=4194305"):
             broker.ask(UpdateBrokerConfig(), line)
         for line in (b"configStorePath=/tmp/evil", b"kvConfigPath=/tmp/evil", b"orderMessageEnable=true"):
             names.ask(UpdateNamesrvConfig(), line)
-        assert names.ask(PutKVConfig(namespace="../evil", key="/etc/passwd", value="x")).code == 0
-        assert broker.ask(DeleteTopic(topic="T")).code == 0
+        good(names.ask(PutKVConfig(namespace="../evil", key="/etc/passwd", value="x")))
+        good(broker.ask(DeleteTopic(topic="T")))
         for (role, code), request in REQUESTS.items():
             if role is Role.CLIENT:
                 continue
@@ -80,8 +85,8 @@ def ask_everything(server: Server) -> None:
             for opaque, text in enumerate(HOSTILE, 1_000_000):
                 fields = {field.wire: text if field.kind is str else "0" for field in request.fields()}
                 talk.raw(encode_request(code, None, json.dumps({"groupName": text}).encode(), opaque=opaque, ext=fields))
-        assert broker.ask(GetMaxOffset(topic="T", queue_id=0)).code == 0
-        assert names.ask(GetRouteInfo(topic="TBW102")).code == 0
+        good(broker.ask(GetMaxOffset(topic="T", queue_id=0)))
+        good(names.ask(GetRouteInfo(topic="TBW102")))
 
 
 def test_attack_38_no_process_no_foreign_file_no_connection_outwards(tmp_path: Path, notes: dict[str, Any]) -> None:

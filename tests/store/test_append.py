@@ -22,7 +22,6 @@ from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import HOST, HOST_V6, ROOT, START_MS, Rig, draft, number_of, small, stage_batch
 
 FILE = small().mapped_file_size_commit_log
-LOG = f"{ROOT}/commitlog/{0:020d}"
 SECOND = f"{ROOT}/commitlog/{FILE:020d}"
 
 
