@@ -6,7 +6,8 @@ is taken to be in memory, and more of it goes out at once.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from rmq_store.settings import StoreSettings
 
@@ -14,12 +15,35 @@ _WORD = 1 << 32
 _HALF = 1 << 31
 
 
-class UnitFilter(Protocol):
-    """Whether a whole unit is wanted.  `rows_max`: how many units one read may ask about; the next goes on behind them."""
+UNITS_MAX: Final = 800
+"""Units that one read shows to a filter: `maxFilterMessageSize` of 16,000 bytes of the queue.  A larger one does not count."""
 
-    @property
-    def rows_max(self) -> int: ...
-    def __call__(self, unit: memoryview, /) -> bool: ...
+
+class UnitFilter:
+    """Which units are wanted.  `rows_max`: how many units one read may have evaluated; the next goes on behind them."""
+
+    rows_max: int
+    units_max = UNITS_MAX
+    """Units that one read shows it."""
+    _evaluated = 0
+
+    def evaluated(self) -> int:
+        """Units that it had to look at closely so far; those that were like others before them cost little."""
+        return self._evaluated
+
+    def __call__(self, unit: memoryview, /) -> bool:
+        """Whether a whole unit is wanted."""
+        raise NotImplementedError
+
+    def of_units(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """(position, size) of those units that are wanted, one by one; `log` begins at the position `base`.
+
+        All of them lie within `log`, and none is looked at before it is its turn.
+        """
+        for at, size in zip(positions, sizes, strict=True):
+            self._evaluated += 1
+            if self(log[at - base : at - base + size]):
+                yield at, size
 
 
 class Asked(NamedTuple):
@@ -53,7 +77,7 @@ class Limits:
     def scan_units(self, asked: Asked, unit_bytes: int) -> int:
         """How many units of a queue one pull looks at."""
         units = -(-max(self._scan_bytes, asked.max_count * unit_bytes) // unit_bytes)
-        return units if asked.matches is None else min(units, asked.matches.rows_max)
+        return units if asked.matches is None else min(units, asked.matches.units_max)
 
     def are_reached(self, asked: Asked, count: int, size: int, unit_count: int, unit_bytes: int, behind: int) -> bool:
         """Whether one more unit of `unit_count` messages is too much for a pull that has `count` in `size` bytes.

@@ -7,19 +7,20 @@ and within the limits) is decided on the sums of its queue units; every other go
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import lt
+from operator import add, lt
 from typing import Final
 
 from rmq_store.disk.disk import Buffer
 from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
 from rmq_store.log.commit_log import CommitLog
-from rmq_store.log.reader import BLOCK_BYTES, LogReader
+from rmq_store.log.reader import LogReader
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.queues.search import first_from, first_kept
 from rmq_store.read import batch_pull
 from rmq_store.read.asked import Asked, Limits, UnitFilter
+from rmq_store.read.selection import Selection
 from rmq_store.results import GetStatus, Read
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
@@ -30,6 +31,11 @@ from rmq_wire.store_names import offset_of
 PULL_BYTES_MIN: Final = 100
 PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 """Java: MAX_PULL_MSG_SIZE."""
+PIECE_UNITS: Final = 64
+"""Units that a filter is shown first, then twice as many each time: what selects half of them needs no more."""
+PIECE_UNITS_MAX: Final = 256
+PIECES_MAX: Final = 16
+"""Of one read; a filter that may be asked about few units gets small ones."""
 BLOCK_UNITS: Final = 32
 _TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _NO_SKIP: Final = -1
@@ -163,44 +169,37 @@ class QueueReader:
 
     def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
         """What a filter of units selects when nothing else can stand in the way, else None. Raises Cold."""
-        limits, reader, log = self._limits, self._reader, self._log
-        count = min(limits.scan_units(asked, UNIT_BYTES), queue.max_offset - asked.offset, queue.units_to_file_end(asked.offset))
-        numbers = self._unpack(queue.read(asked.offset, count), count)
-        positions, sizes = numbers[0::2], numbers[1::2]
-        written = log.written_offset
-        if (
-            positions[0] < log.min_offset
-            or min(sizes) <= 0
-            or positions[-1] + sizes[-1] > written
-            or written - positions[0] > limits.memory_bytes
-            or not all(map(lt, positions, positions[1:]))
-        ):
-            return None
+        limits = self._limits
+        left = min(limits.scan_units(asked, UNIT_BYTES), queue.max_offset - asked.offset, queue.units_to_file_end(asked.offset))
         bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
-        hot_from = reader.hot_from
-        found: list[tuple[int, int]] = []
-        size = looked = base = file_end = sure_end = 0
-        log_map = memoryview(b"")
-        for at, unit_bytes in zip(positions, sizes, strict=True):
-            if found and (size + unit_bytes > bytes_max or len(found) >= count_max):
+        selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max)
+        written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
+        rows_left = matches.evaluated() + matches.rows_max
+        offset, count = asked.offset, min(PIECE_UNITS, matches.rows_max)
+        for _ in range(PIECES_MAX):
+            count = min(count, left)
+            numbers = self._unpack(queue.read(offset, count), count)
+            positions, sizes = numbers[0::2], numbers[1::2]
+            if (
+                positions[0] < floor
+                or min(sizes) <= 0
+                or not all(map(lt, positions, positions[1:]))
+                or (positions[-1] + max(sizes) > written and max(map(add, positions, sizes)) > written)
+            ):
+                return None
+            looked = selection.add(positions, sizes)
+            if looked is None:
+                return None
+            offset += looked
+            left -= looked
+            may_ask = rows_left - matches.evaluated()
+            if looked < count or left <= 0 or may_ask <= 0 or selection.is_full:
                 break
-            end = at + unit_bytes
-            if end > file_end:
-                base = at - at % self._file_bytes
-                file_end = base + self._file_bytes
-                if end > file_end:
-                    return None
-                log_map = reader.map_of(base)
-            if end > sure_end and at < hot_from:
-                reader.make_sure(at, end)
-                sure_end = base - (base - end) // BLOCK_BYTES * BLOCK_BYTES
-            looked += 1
-            if matches(log_map[at - base : end - base]):
-                found.append((at, unit_bytes))
-                size += unit_bytes
+            floor = positions[-1] + 1
+            count = min(selection.units_to_go(2 * count), PIECE_UNITS_MAX, may_ask)
+        found, size = selection.found, selection.size
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
-        slow = written - positions[looked - 1] > limits.memory_bytes
-        return self._read(queue, status, asked.offset + looked, found, size, slow)
+        return self._read(queue, status, offset, found, size, False, selection.chunks())
 
     def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
         packed = self._structs.get(count)
@@ -271,9 +270,17 @@ class QueueReader:
         return read._replace(message_count=chosen.message_count)
 
     def _read(
-        self, queue: ConsumeQueue, status: GetStatus, next_offset: int, found: list[tuple[int, int]], size: int, slow: bool
+        self,
+        queue: ConsumeQueue,
+        status: GetStatus,
+        next_offset: int,
+        found: list[tuple[int, int]],
+        size: int,
+        slow: bool,
+        chunks: list[Buffer] | None = None,
     ) -> Read:
-        chunks = self._chunks(found)
+        if chunks is None:
+            chunks = self._chunks(found)
         statistics = self._statistics
         if found:
             statistics.get_found_times += 1

@@ -55,6 +55,13 @@ class Flat(NamedTuple):
         )
         return Packed(">" + one * count)
 
+    def and_behind(self, first: str, skipped: int, length: Packed, taken: int) -> Packed:
+        """Four values: the bytes from this field up to the last one, the last one, which is a number; and, when so many bytes
+        behind the layout are skipped, a length, and so many bytes more.
+        """
+        start, end = self.at[first], self.at[self.names[-1]]
+        return Packed(f">{start}x{end - start}s{self.codes[-1]}{skipped}x{length.format.removeprefix('>')}{taken}s")
+
 
 def flat(layout: Struct) -> Flat:
     """Raises TypeError for a field that is not a fixed big-endian number or a fixed run of bytes."""

@@ -28,14 +28,16 @@ Evaluate = Callable[[Properties], Any]
 
 
 class Node:
-    """One expression.  `depth`: nodes on the longest way down, itself included."""
+    """One expression.  `below`: those it is made of.  `depth`: nodes on the longest way down, itself included."""
 
-    __slots__ = ("depth",)
+    __slots__ = ("below", "depth")
     is_boolean = True
 
+    below: tuple[Node, ...]
     depth: int
 
     def __init__(self, *below: Node) -> None:
+        self.below = below
         self.depth = 1 + max((node.depth for node in below), default=0)
         if self.depth > DEPTH_MAX:
             raise too_deep()

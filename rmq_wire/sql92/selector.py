@@ -8,63 +8,96 @@ Java: `SqlFilter.compile`, `SelectorParser.parse` with PARSE_CACHE; `ExpressionM
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rmq_wire.properties import finder
-from rmq_wire.sql92.errors import RUNTIME, NotComparable, SelectorError, TooMuch
-from rmq_wire.sql92.expressions import Properties
+from rmq_wire.sql92.conditions import LOOK, Condition, conditions_of
+from rmq_wire.sql92.errors import RUNTIME, SelectorError, TooMuch
 from rmq_wire.sql92.grammar import parse
+from rmq_wire.unit_tails import (
+    FLAGS_END,
+    LENGTH_BYTES,
+    MAGIC_AT,
+    SYS_FLAG_AT,
+    TAILS,
+    V2_BYTE,
+    as_tail,
+)
 
 CHARACTERS_MAX: Final = 16_384
 """See docs/limits.md."""
-KNOWN_MAX: Final = 512
-KNOWN_CHARACTERS_MAX: Final = 128
-"""Longer values are evaluated each time, so that what a selector remembers stays below some 100 KiB."""
+CONDITIONS_MAX: Final = 8
+"""More are asked as one."""
 KEPT: Final = 100
 """`PARSE_CACHE`'s size."""
 
 
-class Selector:
-    """What a text selects.  `names`: the properties that it looks at.  `steps`: how many expressions may be evaluated for one
-    message, some 0.3 µs each.
-    """
+class Selector(Condition):
+    """What a text selects.  `steps`: how many expressions may be evaluated for one message, some 0.3 µs each."""
 
-    __slots__ = ("_evaluate", "_known", "_values", "names", "steps", "text")
+    __slots__ = ("_conditions", "_node", "steps", "text")
 
     def __init__(self, text: str) -> None:
         """Raises SelectorError."""
         self.text = text
-        parsed, self.names, self.steps = parse(text)
-        self._evaluate = parsed.made()
-        self._values = finder([name.encode() for name in self.names])
-        self._known: dict[tuple[bytes | None, ...], bool] = {}
-        """Answers by the values as they are stored: most messages differ in few of those that count."""
+        self._node, names, self.steps = parse(text)
+        super().__init__(self._node, names)
+        self._conditions: list[Condition] = []
+        """Those that must all hold; the one that rejects most comes first."""
 
-    def evaluate(self, properties: Properties) -> bool | None:
-        """True, False or None, unknown.  Raises NotComparable."""
-        return self._evaluate(properties)  # type: ignore[no-any-return]
+    def evaluated_stored(self) -> int:
+        """Units for which `of_units` had to evaluate something that it did not know."""
+        return self.evaluated + sum(condition.evaluated for condition in self._conditions if condition is not self)
 
-    def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is selected: what is unknown or cannot be compared is not."""
-        try:
-            return self._evaluate(properties) is True
-        except NotComparable:
-            return False
+    def of_units(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """(position, size) of those units that are selected, one by one; `log` begins at the position `base`.
 
-    def matches_stored(self, properties: bytes) -> bool:
-        """The same of the properties as they are stored, of which only those are read that count."""
-        values = self._values(properties)
-        known = self._known.get(values)
-        return known if known is not None else self._learn(values)
-
-    def _learn(self, values: tuple[bytes | None, ...]) -> bool:
-        found = {name: value.decode("utf-8", "replace") for name, value in zip(self.names, values, strict=True) if value}
-        matches = self.matches(found)
-        if sum(map(len, found.values())) <= KNOWN_CHARACTERS_MAX:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            self._known[values] = matches
-        return matches
+        All of them lie within `log`.  None is looked at before it is its turn.  Raises BadRecord.
+        """
+        if not self._conditions:
+            conditions = conditions_of(self._node)
+            self._conditions = conditions if 1 < len(conditions) <= CONDITIONS_MAX else [self]
+        conditions = self._conditions
+        first, others = conditions[0], conditions[1:]
+        mark, windows, width, tails = first.mark, first.windows, first.width, TAILS
+        passed = 0
+        rejected = dict.fromkeys(others, 0)
+        for at, size in zip(positions, sizes, strict=True):
+            start = at - base
+            try:
+                unpack, expected_size = tails[size]
+            except KeyError:
+                unpack, expected_size = tails.learn(log[start : start + size])
+            head, body_size, topic_size, tail = unpack(log, start)
+            if body_size != expected_size or head[SYS_FLAG_AT] >= FLAGS_END or head[MAGIC_AT] == V2_BYTE:
+                topic_size, tail = tails.cut(log[start : start + size], head, body_size)
+            mark_at = tail.rfind(mark, topic_size + 1)
+            try:
+                known = windows[tail[mark_at : mark_at + width]]
+            except KeyError:
+                known = LOOK
+            if not known:
+                continue
+            if known == LOOK:
+                if topic_size < 0:
+                    topic_size, tail = as_tail(log[start : start + size])
+                if not first.matches_tail(tail, topic_size + LENGTH_BYTES):
+                    width = first.width
+                    continue
+                width = first.width
+            passed += 1
+            for other in others:
+                mark_at = tail.rfind(other.mark, topic_size + 1)
+                known = other.windows.get(tail[mark_at : mark_at + other.width], LOOK)
+                if not known or (known == LOOK and not other.matches_tail(tail, topic_size + LENGTH_BYTES)):
+                    rejected[other] += 1
+                    break
+            else:
+                yield at, size
+        for other in others:
+            if rejected[other] * len(sizes) > passed * (len(sizes) - passed):
+                self._conditions = [other, *(one for one in conditions if one is not other)]
+                break
 
 
 def compiled(text: str) -> Selector:

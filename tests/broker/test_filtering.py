@@ -8,6 +8,7 @@ from broker_impl.filtering import (
     EVERYTHING,
     EXPRESSION_CHARACTERS_MAX,
     ROWS_MAX,
+    SEARCHES_MAX,
     STEPS_MAX,
     Unreadable,
     Wanted,
@@ -77,6 +78,8 @@ def test_expressions_over_properties() -> None:
 def test_a_long_selector_is_asked_about_fewer_units() -> None:
     long = property_filter(" OR ".join(["a = 1"] * 400), "SQL92")
     assert 1 <= long.rows_max * long.selector.steps <= STEPS_MAX
+    wide = property_filter(" OR ".join(f"a{number} = 1" for number in range(40)), "SQL92")
+    assert wide.units_max * len(wide.selector.names) == SEARCHES_MAX
     with pytest.raises(Unreadable):
         parse("x" * (CHARACTERS_MAX + 1), "SQL92")
 

@@ -13,6 +13,7 @@ from broker_impl.filtering import ROWS_MAX, PropertyFilter
 from broker_impl.state import consumer_filters
 from broker_impl.state.consumer_filters import CHARACTERS_OF_TOPIC_MAX, FILTERS_OF_TOPIC_MAX
 from rmq_store.errors import Cold
+from rmq_store.read.asked import UNITS_MAX
 from rmq_wire.batch import Item
 from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
@@ -99,13 +100,24 @@ def test_asked_beforehand(harness: Harness) -> None:
     assert check(client, "a > 1") == (1, "The broker does not support consumer to filter message by SQL92")
 
 
-def test_a_pull_looks_at_so_many_units(harness: Harness) -> None:
+def test_a_pull_looks_at_so_many_units(tmp_path: Path) -> None:
     """The rest is for the next pull: a filter that selects nothing of a million messages holds nobody up."""
-    put(harness, *[1] * (ROWS_MAX + 10), 7)
+    harness = Harness(tmp_path, enablePropertyFilter="true", mappedFileSizeConsumeQueue="20000")
+    harness.topic("T")
+    put(harness, *[1] * (UNITS_MAX + 10), 7)
     client = harness.connect()
     answer = client.ask(pull(subscription="n = 7", **SQL))
+    assert (answer.code, answer.ext_map()["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, str(UNITS_MAX))
+    assert bodies(client.ask(pull(offset=UNITS_MAX, subscription="n = 7", **SQL)).body) == ["m7"]
+
+
+def test_a_pull_evaluates_so_many_units(harness: Harness) -> None:
+    """Of those that are all different fewer."""
+    put(harness, *range(ROWS_MAX + 10))
+    client = harness.connect()
+    answer = client.ask(pull(subscription=f"n >= {ROWS_MAX}", **SQL))
     assert (answer.code, answer.ext_map()["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, str(ROWS_MAX))
-    assert bodies(client.ask(pull(offset=ROWS_MAX, subscription="n = 7", **SQL)).body) == ["m7"]
+    assert len(bodies(client.ask(pull(offset=ROWS_MAX, subscription=f"n >= {ROWS_MAX}", **SQL)).body)) == 10
 
 
 def test_only_a_match_wakes(harness: Harness) -> None:
@@ -169,7 +181,7 @@ def test_looking_for_those_who_wait_goes_in_slices(harness: Harness, monkeypatch
         return real(*arguments)
 
     monkeypatch.setattr(harness.node.store, "read_queue", read)
-    few = [Item(0, b"m", pairs(n="1").encode())] * (4 * ROWS_MAX)
+    few = [Item(0, b"m", pairs(n="1").encode())] * (2 * UNITS_MAX)
     request, body = batch(*few)
     harness.driver.turn((other, other.frame(request, body)))
     while len(reads) < 20:

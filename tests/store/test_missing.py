@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq_store.errors import StoreDamaged
+from rmq_store.read.asked import UnitFilter
 from rmq_store.recovery import inventory
 from rmq_wire.implied.tags import tags_code
 from tests.store.restart_kit import FILE, filled
@@ -223,7 +224,7 @@ def test_a_pull_passes_over_a_log_file_that_is_gone_and_over_nothing_else(known:
             assert found == [number for number in there if tag in (None, number % 3)], (count, tag)
 
 
-class Everything:
+class Everything(UnitFilter):
     """A filter that reads each message and refuses none."""
 
     rows_max = 1_000

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rmq_store.errors import Cold
 from rmq_store.log.draft import Draft
+from rmq_store.read.asked import UnitFilter
 from rmq_store.results import Boundary, GetStatus, Read
 from rmq_store.store import Store
 from rmq_wire.java import string_hash
@@ -67,7 +68,7 @@ class Case(NamedTuple):
     tags: frozenset[str] | None
 
 
-class OddBodies:
+class OddBodies(UnitFilter):
     """Wants every other message."""
 
     rows_max = 1 << 20

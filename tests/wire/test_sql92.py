@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_wire.properties import encode
+from rmq_wire.sql92.conditions import KNOWN_CHARACTERS_MAX, KNOWN_MAX
 from rmq_wire.sql92.errors import SelectorError
 from rmq_wire.sql92.expressions import DEPTH_MAX
 from rmq_wire.sql92.selector import (
     CHARACTERS_MAX,
     KEPT,
-    KNOWN_CHARACTERS_MAX,
-    KNOWN_MAX,
     Selector,
     compiled,
     unread_characters,

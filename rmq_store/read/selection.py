@@ -1,0 +1,114 @@
+"""What a filter selects of units that lie in the log one behind the other, until a pull has enough of them.
+
+Java: the loop of `DefaultMessageStore.getMessage`, whose limits are asked before each unit is looked at: those behind a full pull
+are never seen by the filter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from rmq_store.disk.disk import Buffer
+from rmq_store.log.reader import BLOCK_BYTES, LogReader
+from rmq_store.read.asked import UnitFilter
+
+SPARE_UNITS: Final = 8
+"""More than it takes: two reads cost more than one that is too long."""
+
+
+class Selection:
+    """What one pull has.  `found`: (position, size).  `size`: of all of them.  `is_full`: there is no room for one more."""
+
+    def __init__(self, reader: LogReader, file_bytes: int, matches: UnitFilter, bytes_max: int, count_max: int) -> None:
+        self.found: list[tuple[int, int]] = []
+        self.size = 0
+        self.is_full = False
+        self._looked = 0
+        self._reader = reader
+        self._file_bytes = file_bytes
+        self._matches = matches
+        self._bytes_max = bytes_max
+        self._count_max = max(count_max, 1)
+
+    def add(self, positions: Sequence[int], sizes: Sequence[int]) -> int | None:
+        """Look at these units, ascending; the next are those behind them.  Returns how many were looked at: all, unless it is
+        full now.  None: one does not lie in one file.  Raises Cold, FileNotFoundError.
+        """
+        reader, count, begin = self._reader, len(positions), 0
+        while begin < count and not self.is_full:
+            at = positions[begin]
+            base = at - at % self._file_bytes
+            log = reader.map_of(base)
+            file_end = base + min(self._file_bytes, len(log))
+            end = count if positions[-1] < file_end else bisect_left(positions, file_end, begin)
+            if begin == end or (positions[end - 1] + max(sizes) > file_end and _end_of(positions, sizes, begin, end) > file_end):
+                return None
+            if at < reader.hot_from:
+                end = self._sure(positions, sizes, begin, end)
+            begin = self._look(log, base, positions, sizes, begin, end)
+        self._looked += begin
+        return begin
+
+    def units_to_go(self, units: int) -> int:
+        """How many units it takes to fill it, when those that come are like those that were looked at; `units` at most."""
+        count = len(self.found)
+        return min(units, self._looked * (self._count_max - count) // count + SPARE_UNITS) if count else units
+
+    def chunks(self) -> list[Buffer] | None:
+        """Views of what it has, all of it in memory; None when that is not in one file."""
+        found = self.found
+        if not found:
+            return []
+        first, (last, last_bytes) = found[0][0], found[-1]
+        base = first - first % self._file_bytes
+        end = last + last_bytes
+        if end > base + self._file_bytes:
+            return None
+        log = self._reader.map_of(base)
+        if end - first == self.size and all(at + size == following for (at, size), (following, _) in pairwise(found)):
+            return [log[first - base : end - base]]
+        if not base:
+            return [log[at : at + size] for at, size in found]
+        return [log[at - base : at - base + size] for at, size in found]
+
+    def _sure(self, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
+        """As many of these units, all of one file, as lie in the block with the first one, which is in memory then."""
+        at = positions[begin]
+        within = (at + sizes[begin] - 1) % self._file_bytes
+        sure_end = at + sizes[begin] - 1 - within % BLOCK_BYTES + BLOCK_BYTES
+        self._reader.make_sure(at, at + sizes[begin])
+        sure = begin + 1
+        while sure < end and positions[sure] + sizes[sure] <= sure_end:
+            sure += 1
+        return sure
+
+    def _look(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
+        """Returns the first unit that was not looked at."""
+        found, count_max, bytes_max = self.found, self._count_max, self._bytes_max
+        sure_bytes = bytes_max - max(sizes)
+        """Beside so many the biggest of these has room."""
+        total = self.size
+        while True:
+            stop = end
+            if found and total > sure_bytes:
+                stop = next((at for at in range(begin, end) if total + sizes[at] > bytes_max), end)
+            for place in self._matches.of_units(log, base, positions[begin:stop], sizes[begin:stop]):
+                found.append(place)
+                total += place[1]
+                if len(found) >= count_max or total > sure_bytes:
+                    begin = bisect_right(positions, place[0])
+                    break
+            else:
+                begin = stop
+            self.size = total
+            self.is_full = len(found) >= count_max or begin == stop < end
+            if self.is_full or begin == end:
+                return begin
+
+
+def _end_of(positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
+    """The farthest end of these units."""
+    return max(positions[at] + sizes[at] for at in range(begin, end))
