@@ -99,7 +99,7 @@ conform-matrix: $(TOOLS)  ## all subjects side by side; conformance/reports/matr
 	  $(CONFORM) $$taken --json build/$@/$$subject.json || exit; done
 	@$(BIN)/rmq conform merge --expected --brief $(SUBJECTS:%=build/$@/%.json) --json conformance/reports/matrix.json --html build/$@/index.html
 
-nightly: $(SPARK)-$(PYSPARK)  ## the long variants: fuzzing, many rounds, every Java version, mutants, Spark's other version (PART="store mutants": some of them)
+nightly: $(if $(filter spark jobs s3,$(or $(PART),spark)),$(SPARK)-$(PYSPARK),$(TOOLS))  ## the long variants: fuzzing, many rounds, every Java version, mutants, Spark's other version (PART="store mutants": some of them)
 	@$(if $(PART),,$(BIN)/python -m tests.parts --left-out)
 	@$(BIN)/python -m tests.night $(PART:%=--step %) $(ARGS)
 
