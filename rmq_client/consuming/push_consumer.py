@@ -233,7 +233,7 @@ class PushConsumer:
         span_max = None if settings.orderly else settings.consume_concurrently_max_span
         with scope:
             await trio.sleep(FIRST_PULL_S)
-            if self._locks is not None:
+            if not settings.broadcasting:
                 held.began_at = offset = await self._read_again(queue)
             while not held.dropped:
                 await self._resumed.wait()
@@ -274,7 +274,10 @@ class PushConsumer:
                     await trio.sleep(settings.pull_interval_ms / 1e3)
 
     async def _read_again(self, queue: MessageQueue) -> int:
-        """Where a queue begins whose lock is ours now: its old owner has told before it let go."""
+        """Where a queue begins: what its old owner told when it let go, which may be after it was given to us.
+
+        Java reads only before the pause, and has all again that the old owner had done since it told last.
+        """
         while True:
             try:
                 return await self._assignment.where_to_begin(queue)
