@@ -14,15 +14,11 @@ from rmq_store.disk.config_files import load_config
 from rmq_store.disk.disk import Disk, write_all
 from rmq_store.errors import StoreDamaged
 from rmq_wire import fastjson
-from tests.support.memory_disk import Fault, MemoryDisk, MemoryFile
+from tests.support.memory_disk import Fault, MemoryDisk, MemoryFile, Stopped
 from tests.support.planting import FAILURES as FAILURES_OF_TESTS
 from tests.support.planting import Plant, find
 
 PATH = "/store/config/topics.json"
-
-
-class Stopped(BaseException):
-    pass
 
 
 def load(disk: MemoryDisk, reported: list[str] | None = None) -> object:
@@ -142,15 +138,7 @@ def test_a_stop_at_any_step_leaves_the_old_or_the_new(keep: str) -> None:
         disk = MemoryDisk()
         config_files.persist_config(disk, PATH, [b"[1]"])
         config_files.persist_config(disk, PATH, [b"[2]"])
-        left = steps
-
-        def before(_operation: str, _path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stopped
-
-        disk.before = before
+        disk.stop_after(steps)
         try:
             config_files.persist_config(disk, PATH, [b"[3]"])
         except Stopped:

@@ -82,7 +82,7 @@ def test_what_is_committed_twice() -> None:
 
 
 def test_another_order() -> None:
-    """A gap is in `test_append`."""
+    """A gap is in `test_dispatch`."""
     rig = Rig()
     rig.put(draft(1))
     [queue] = rig.store._queues

@@ -81,7 +81,7 @@ CATALOGUE: dict[str, Found] = {
     "S20 zero properties accepted": by_seed(bugs.zero_properties_accepted, 92),
     "S21 queue file without an entry": by_seed(bugs.queue_file_without_entry, 10),
     "S22 minimum offset stale": by_seed(bugs.minimum_stale, 2),
-    "S23 shifted entry appended": by_test(bugs.shifted_entry_appended, "append.a_shift_is_an_error"),
+    "S23 shifted entry appended": by_test(bugs.shifted_entry_appended, "dispatch.a_shift_is_an_error"),
     "S24 checkpoint before the queues are synced": by_seed(bugs.checkpoint_before_the_queues_are_synced, 86),
     "S24 some queues taken for all": by_test(
         bugs.some_queues_taken_for_all, "flush.queue_files_with_two_dirty_pages_are_flushed_every_second"

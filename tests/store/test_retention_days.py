@@ -20,10 +20,9 @@ from rmq_store.flush import Flusher
 from rmq_store.results import GetStatus
 from rmq_store.retention import Retention
 from tests.store.retention_kit import step
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fault, MemoryDisk, Stopped
 from tests.support.planting import FAILURES, Errors, Plant, find_by_seed
 from tests.support.store_rig import Rig, draft, number_of, small, units_of
-from tests.support.store_sim import Stopped
 
 SEEDS = 60
 NIGHTLY_SEEDS = 5000
@@ -148,15 +147,7 @@ class Days:
         self.start(len(self.log) if kind == "all" else flushed)
 
     def stop_within_a_look(self) -> None:
-        left = self.chance.randrange(1, 30)
-
-        def before(_operation: str, _path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stopped
-
-        self.disk.before = before
+        self.disk.stop_after(self.chance.randrange(1, 30))
         try:
             for _ in range(20):
                 step(self.rig)

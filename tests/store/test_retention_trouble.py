@@ -11,7 +11,7 @@ import pytest
 from rmq_store.errors import Closed
 from rmq_store.retention import HOUR_MS
 from tests.store.retention_kit import AT_ALL_HOURS, FILE_BYTES, filled, log_files, step
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fault, MemoryDisk, Stopped
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Plant, find
 from tests.support.retention_bugs import (
@@ -21,7 +21,6 @@ from tests.support.retention_bugs import (
     wipes_what_it_deletes,
 )
 from tests.support.store_rig import draft
-from tests.support.store_sim import Stopped
 
 # --- trouble
 
@@ -74,16 +73,8 @@ def test_a_stop_at_any_operation_of_the_disk() -> None:
         numbers = rig.numbers()
         disk = rig.disk
         assert isinstance(disk, MemoryDisk)
-        left = operations
-
-        def before(_operation: str, _path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stopped
-
         rig.wait(73 * HOUR_MS)
-        disk.before = before
+        disk.stop_after(operations)
         with contextlib.suppress(Stopped):
             rig.retain(60_000)
         disk.before = None

@@ -18,6 +18,11 @@ from functools import cache
 from rmq_store.disk.disk import DIRECTORY, Buffer, Entry, Kind, Usage
 from rmq_store.errors import ForeignFile
 
+
+class Stopped(BaseException):
+    """The process ends in the middle of an operation of the disk."""
+
+
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
 _ZEROS = bytes(PAGE_BYTES)
@@ -189,6 +194,18 @@ class MemoryDisk:
     @property
     def boot_id(self) -> str:
         return f"boot {self.boot}"
+
+    def stop_after(self, calls: int) -> None:
+        """After so many operations the process ends (`Stopped`), at each that it tries; until `before` is another one."""
+        left = calls
+
+        def before(_operation: str, _path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stopped
+
+        self.before = before
 
     # --- faults
 

@@ -27,7 +27,7 @@ from rmq_store.recovery import boot_mark
 from rmq_store.settings import FlushDiskType
 from rmq_wire.message import read_unit, unit_size
 from tests.support.index_model import IndexModel
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fault, MemoryDisk, Stopped
 from tests.support.store_rig import ROOT, Rig, draft, number_of, small, stage_batch
 
 TOPICS = ("TopicA", "B")
@@ -44,10 +44,6 @@ RULES = RetentionRules(file_reserved_time=0, disk_space_warning_level_ratio=None
 RETENTION_LOOK_MS = 75_000
 BIG_BODY_BYTES = 6000
 """Over a page of the disk."""
-
-
-class Stopped(BaseException):
-    """The process ends in the middle of an operation of the disk."""
 
 
 @dataclass(slots=True)
@@ -390,15 +386,7 @@ class Sim:
         self.rare["an old file came back"] += bool(before and after and after[0][0] < before[0][0])
 
     def interrupted_start(self, kind: str, depth: int) -> None:
-        left = self.chance.randrange(1, 60)
-
-        def before(_operation: str, _path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stopped
-
-        self.disk.before = before
+        self.disk.stop_after(self.chance.randrange(1, 60))
         try:
             self.rig.open()
         except Stopped:
