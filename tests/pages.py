@@ -20,7 +20,7 @@ from conformance.suite.report import specification
 from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
 from rmq_columns.checks import kinds
-from tests.support import effective_properties, ledger, mqadmin
+from tests.support import client_reference, effective_properties, ledger, mqadmin
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "conformance" / "reports"
@@ -48,6 +48,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     ),
     "conformance/suite/schema.json": lambda _: results.schema(),
     "docs/captures.md": _captures,
+    "docs/client-reference.md": lambda _: client_reference.text(),
     "docs/conformance.md": lambda _: specification.document(cases()),
     "docs/controls.md": _controls,
     "docs/mqadmin.md": lambda page: with_table(page, table(("command", "our broker"), mqadmin.rows(refused.BROKER))),
@@ -62,7 +63,7 @@ def main() -> None:
     """Write them; says which were not current."""
     for name, made in PAGES.items():
         file = ROOT / name
-        before = file.read_text(encoding="utf-8")
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
         after = made(before)
         if after != before:
             file.write_text(after, encoding="utf-8")
