@@ -9,7 +9,7 @@ Java: `FilterAPI.build`, `ExpressionType`, `ExpressionMessageFilter`, `Expressio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -64,8 +64,10 @@ class PropertyFilter(asked.UnitFilter):
     def __call__(self, unit: memoryview, /) -> bool:
         return self.selector.matches_stored(stored_properties(unit))
 
-    def of_units(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-        return self.selector.of_units(log, base, positions, sizes)
+    def add_wanted(
+        self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
+    ) -> None:
+        self.selector.add_selected(log, base, positions, sizes, found, most)
 
     def evaluated(self) -> int:
         return self.selector.evaluated_stored()

@@ -6,7 +6,7 @@ is taken to be in memory, and more of it goes out at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmq_store.settings import StoreSettings
@@ -35,15 +35,19 @@ class UnitFilter:
         """Whether a whole unit is wanted."""
         raise NotImplementedError
 
-    def of_units(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """(position, size) of those units that are wanted, one by one; `log` begins at the position `base`.
+    def add_wanted(
+        self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
+    ) -> None:
+        """Add (position, size) of those units that are wanted to `found`, until it has `most`; `log` begins at `base`.
 
         All of them lie within `log`, and none is looked at before it is its turn.
         """
         for at, size in zip(positions, sizes, strict=True):
             self._evaluated += 1
             if self(log[at - base : at - base + size]):
-                yield at, size
+                found.append((at, size))
+                if len(found) >= most:
+                    return
 
 
 class Asked(NamedTuple):

@@ -184,10 +184,10 @@ class QueueReader:
                 positions[0] < floor
                 or min(sizes) <= 0
                 or not all(map(lt, positions, positions[1:]))
-                or (positions[-1] + max(sizes) > written and max(map(add, positions, sizes)) > written)
+                or (positions[-1] + (biggest := max(sizes)) > written and max(map(add, positions, sizes)) > written)
             ):
                 return None
-            looked = selection.add(positions, sizes)
+            looked = selection.add(positions, sizes, biggest)
             if looked is None:
                 return None
             offset += looked

@@ -33,9 +33,11 @@ class Selection:
         self._bytes_max = bytes_max
         self._count_max = max(count_max, 1)
 
-    def add(self, positions: Sequence[int], sizes: Sequence[int]) -> int | None:
-        """Look at these units, ascending; the next are those behind them.  Returns how many were looked at: all, unless it is
-        full now.  None: one does not lie in one file.  Raises Cold, FileNotFoundError.
+    def add(self, positions: Sequence[int], sizes: Sequence[int], biggest: int) -> int | None:
+        """Look at these units, ascending, of which none is larger than `biggest`; the next are those behind them.
+
+        Returns how many were looked at: all, unless it is full now.  None: one does not lie in one file.  Raises Cold,
+        FileNotFoundError.
         """
         reader, count, begin = self._reader, len(positions), 0
         while begin < count and not self.is_full:
@@ -44,11 +46,11 @@ class Selection:
             log = reader.map_of(base)
             file_end = base + min(self._file_bytes, len(log))
             end = count if positions[-1] < file_end else bisect_left(positions, file_end, begin)
-            if begin == end or (positions[end - 1] + max(sizes) > file_end and _end_of(positions, sizes, begin, end) > file_end):
+            if begin == end or (positions[end - 1] + biggest > file_end and _end_of(positions, sizes, begin, end) > file_end):
                 return None
             if at < reader.hot_from:
                 end = self._sure(positions, sizes, begin, end)
-            begin = self._look(log, base, positions, sizes, begin, end)
+            begin = self._look(log, base, positions, sizes, begin, end, biggest)
         self._looked += begin
         return begin
 
@@ -85,25 +87,20 @@ class Selection:
             sure += 1
         return sure
 
-    def _look(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
+    def _look(
+        self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int, biggest: int
+    ) -> int:
         """Returns the first unit that was not looked at."""
         found, count_max, bytes_max = self.found, self._count_max, self._bytes_max
-        sure_bytes = bytes_max - max(sizes)
-        """Beside so many the biggest of these has room."""
-        total = self.size
         while True:
-            stop = end
-            if found and total > sure_bytes:
-                stop = next((at for at in range(begin, end) if total + sizes[at] > bytes_max), end)
-            for place in self._matches.of_units(log, base, positions[begin:stop], sizes[begin:stop]):
-                found.append(place)
-                total += place[1]
-                if len(found) >= count_max or total > sure_bytes:
-                    begin = bisect_right(positions, place[0])
-                    break
-            else:
-                begin = stop
-            self.size = total
+            count, stop, most = len(found), end, count_max
+            if self.size + (count_max - count) * biggest > bytes_max:  # they might be too many bytes: one by one
+                most = count + 1
+                if found:
+                    stop = next((at for at in range(begin, end) if self.size + sizes[at] > bytes_max), end)
+            self._matches.add_wanted(log, base, positions[begin:stop], sizes[begin:stop], found, most)
+            self.size += sum(size for _, size in found[count:])
+            begin = stop if len(found) < most else bisect_right(positions, found[-1][0])
             self.is_full = len(found) >= count_max or begin == stop < end
             if self.is_full or begin == end:
                 return begin

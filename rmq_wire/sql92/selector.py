@@ -8,7 +8,7 @@ Java: `SqlFilter.compile`, `SelectorParser.parse` with PARSE_CACHE; `ExpressionM
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rmq_wire.sql92.conditions import LOOK, Condition, conditions_of
@@ -46,19 +46,20 @@ class Selector(Condition):
         """Those that must all hold; the one that rejects most comes first."""
 
     def evaluated_stored(self) -> int:
-        """Units for which `of_units` had to evaluate something that it did not know."""
+        """Units for which `add_selected` had to evaluate something that it did not know."""
         return self.evaluated + sum(condition.evaluated for condition in self._conditions if condition is not self)
 
-    def of_units(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """(position, size) of those units that are selected, one by one; `log` begins at the position `base`.
+    def add_selected(
+        self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
+    ) -> None:
+        """Add (position, size) of those units that are selected to `found`, until it has `most`; `log` begins at `base`.
 
         All of them lie within `log`.  None is looked at before it is its turn.  Raises BadRecord.
         """
         if not self._conditions:
             conditions = conditions_of(self._node)
             self._conditions = conditions if 1 < len(conditions) <= CONDITIONS_MAX else [self]
-        conditions = self._conditions
-        first, others = conditions[0], conditions[1:]
+        first, *others = self._conditions
         mark, windows, width, tails = first.mark, first.windows, first.width, TAILS
         passed = 0
         rejected = dict.fromkeys(others, 0)
@@ -93,10 +94,12 @@ class Selector(Condition):
                     rejected[other] += 1
                     break
             else:
-                yield at, size
+                found.append((at, size))
+                if len(found) >= most:
+                    return
         for other in others:
             if rejected[other] * len(sizes) > passed * (len(sizes) - passed):
-                self._conditions = [other, *(one for one in conditions if one is not other)]
+                self._conditions = [other, *(one for one in self._conditions if one is not other)]
                 break
 
 

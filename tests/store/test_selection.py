@@ -36,8 +36,8 @@ class Each(UnitFilter):
 class Many(Each):
     """Shown as many at once as there are."""
 
-    def of_units(self, *units: Any) -> Any:
-        return self.selector.of_units(*units)
+    def add_wanted(self, *asked: Any) -> None:
+        self.selector.add_selected(*asked)
 
     def evaluated(self) -> int:
         return self.selector.evaluated_stored()

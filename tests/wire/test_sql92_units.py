@@ -43,14 +43,14 @@ def selected(selector: Selector, units: Sequence[bytes], gap: bytes = b"") -> tu
         positions.append(BASE + len(log))
         log += one
     numbers = {position: number for number, position in enumerate(positions)}
-    found = list[int]()
+    found = list[tuple[int, int]]()
+    failed = False
     try:
-        for position, size in selector.of_units(memoryview(log), BASE, positions, list(map(len, units))):
-            assert size == len(units[numbers[position]])
-            found.append(numbers[position])
+        selector.add_selected(memoryview(log), BASE, positions, list(map(len, units)), found, len(units) + 1)
     except BadRecord:
-        return found, True
-    return found, False
+        failed = True
+    assert all(size == len(units[numbers[position]]) for position, size in found)
+    return [numbers[position] for position, _ in found], failed
 
 
 def alone(text: str, units: Sequence[bytes]) -> tuple[list[int], bool]:
@@ -184,10 +184,12 @@ def test_each_is_looked_at_in_its_turn() -> None:
     selector, units = Selector("a = '1'"), [unit(b"a\x011\x02"), b"short", unit(b"a\x011\x02")]
     log = memoryview(b"".join(units))
     positions = [0, len(units[0]), len(units[0]) + 5]
-    asked = selector.of_units(log, 0, positions, list(map(len, units)))
-    assert next(asked) == (0, len(units[0]))
+    found = list[tuple[int, int]]()
+    selector.add_selected(log, 0, positions, list(map(len, units)), found, 1)
+    assert found == [(0, len(units[0]))]
     with pytest.raises(BadRecord):
-        next(asked)
+        selector.add_selected(log, 0, positions, list(map(len, units)), found, 3)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("make", [lambda n: b"x" * n, lambda n: b"%d" % n], ids=["sizes", "values"])
