@@ -31,7 +31,7 @@ from rmq_client.consuming.reporting import consume_directly, running_info
 from rmq_client.consuming.service import ConsumeService, Consuming
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
-from rmq_client.errors import ClientError, InvalidName
+from rmq_client.errors import CallerError, ClientError, InvalidName
 from rmq_client.producing.producer import Producer
 from rmq_client.settings import ConsumerSettings, ProducerSettings
 from rmq_wire import names
@@ -363,6 +363,8 @@ async def consuming(
     for topic in topics:
         if problem := names.topic_problem(topic):
             raise InvalidName(problem)
+    if not callable(listener):
+        raise CallerError(f"a listener is a function of messages and context, not {listener!r}")
     raised: BaseException | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -1,0 +1,170 @@
+"""Statements of the ledger about consumers, by the clock: hours pass in milliseconds, in a cluster that keeps messages."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rmq_client.consuming.listening import Context
+from rmq_client.errors import CallerError
+from rmq_wire.codes import RequestCode, ResponseCode
+from tests.client.consumers import FIRST, Messages
+from tests.client.fake_cluster import client_of, pass_time, refusing
+from tests.client.sim_cluster import SimCluster
+
+Clock = trio.testing.MockClock
+PULL, BACK = RequestCode.PULL_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK
+
+
+class Noting:
+    """A listener that notes bodies and times; `fails`: how many calls raise; `hangs`: those bodies take for ever."""
+
+    def __init__(
+        self, *, fails: int = 0, hangs: bytes | None = None, takes_s: float = 0.0, cluster: SimCluster | None = None
+    ) -> None:
+        self.calls: list[tuple[float, bytes]] = []
+        self.fails = fails
+        self.hangs = hangs
+        self.takes_s = takes_s
+        self.cluster = cluster
+
+    async def __call__(self, messages: Messages, context: Context) -> None:
+        for message in messages:
+            self.calls.append((trio.current_time(), message.body))
+            if self.cluster is not None:
+                self.cluster.done.add((message.queue.broker_name, message.unit.physical_offset))
+        await pass_time(self.takes_s)
+        if messages[0].body == self.hangs:
+            await trio.Event().wait()
+        self.fails -= 1
+        if self.fails >= 0:
+            raise RuntimeError("not yet")
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for _, body in self.calls]
+
+
+def fill(cluster: SimCluster, count: int, *, broker: str = "broker-a", queue: int = 0) -> None:
+    for number in range(count):
+        cluster.kept[broker].store("T", queue, b"%d" % number, b"", cluster.wall_ms)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_what_a_listener_has_for_too_long_is_given_back_unless_in_order(autojump_clock: Clock, orderly: bool) -> None:
+    cluster = SimCluster(1)
+    fill(cluster, 3)
+    listener = Noting(hangs=b"1")
+    settings: dict[str, Any] = {**FIRST, "orderly": orderly, "consume_timeout_ms": 900_000, "await_termination_ms": 10}
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, **settings):
+        await pass_time(899)
+        assert cluster.a.count(BACK) == 0
+        await pass_time(1_000)
+        backs = [command.ext_map() for command in cluster.a.heard if command.code == BACK]
+        assert [(one["offset"], one["delayLevel"]) for one in backs] == ([] if orderly else [("1", "3")])
+        assert cluster.kept["broker-a"].progress.get(("G", "T", 0)) == (1 if orderly else 3)
+
+
+async def test_a_client_id_is_its_own_unless_it_is_named(autojump_clock: Clock) -> None:
+    cluster = SimCluster(1)
+    async with client_of(cluster) as client:
+        assert re.fullmatch(r"10\.9\.8\.7@4711#\d+", client.client_id)
+    async with client_of(cluster, instance_name="DEFAULT") as client:
+        assert client.client_id == "10.9.8.7@DEFAULT"
+
+
+async def test_what_was_not_told_comes_again_to_the_next_owner(autojump_clock: Clock) -> None:
+    """One is done with twenty and vanishes before it tells that: they come again to the next one, and the backlog all at once."""
+    cluster = SimCluster(1)
+    first, second = Noting(takes_s=0.5, cluster=cluster), Noting(cluster=cluster)
+    async with client_of(cluster) as one, one.push_consumer("G", {"T": "*"}, first, **FIRST):
+        await pass_time(6)
+        fill(cluster, 20)
+        await pass_time(1)
+        for name in cluster.brokers:
+            cluster.cut_off("10.9.8.7", name=name)
+    assert sorted(first.bodies) == sorted(b"%d" % number for number in range(20))
+    assert not cluster.kept["broker-a"].progress.get(("G", "T", 0))
+    for server in (cluster.a, cluster.b):
+        server.cut.clear()
+    fill(cluster, 900)
+    async with client_of(cluster) as other, other.push_consumer("G", {"T": "*"}, second, **FIRST):
+        await pass_time(60)
+    assert len(second.calls) == 920
+    assert second.calls[-1][0] - second.calls[0][0] < 1
+
+
+async def test_the_strategy_is_blocks_by_default(autojump_clock: Clock) -> None:
+    cluster = SimCluster(1)
+    listener = Noting()
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, **FIRST) as consumer:
+        for broker in cluster.kept.values():
+            broker.members["G"].add("~another")
+        await pass_time(25)
+        assert [(queue.broker_name, queue.queue_id) for queue in consumer.queues] == [("broker-a", 0), ("broker-a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "pulled"), [({}, 1_024), ({"pull_threshold_for_queue": 100}, 128), ({"pull_threshold_size_for_queue": 50}, 32)]
+)
+async def test_a_full_cache_stops_the_pulling(autojump_clock: Clock, settings: dict[str, int], pulled: int) -> None:
+    cluster = SimCluster(1)
+    fill(cluster, 3_000)
+    held = trio.Event()
+    seen: list[bytes] = []
+
+    async def listen(messages: Messages, context: Context) -> None:
+        await held.wait()
+        for message in messages:
+            cluster.done.add((message.queue.broker_name, message.unit.physical_offset))
+        seen.extend(message.body for message in messages)
+
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listen, **FIRST, **settings):
+        await pass_time(60)
+        offsets = [
+            int(one.ext_map()["queueOffset"]) for one in cluster.a.heard if one.code == PULL and one.ext_map()["topic"] == "T"
+        ]
+        assert max(offsets) + 32 == pulled
+        held.set()
+        await pass_time(60)
+    assert len(seen) == 3_000
+
+
+async def test_in_order_what_fails_is_tried_each_second_without_end(autojump_clock: Clock) -> None:
+    cluster = SimCluster(1)
+    fill(cluster, 2)
+    listener = Noting(fails=500)
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, orderly=True, **FIRST):
+        await pass_time(520)
+    assert listener.bodies == [b"0"] * 501 + [b"1"]
+    times = [at for at, _ in listener.calls[:501]]
+    assert all(later - earlier == pytest.approx(1.0, abs=0.01) for earlier, later in pairwise(times))
+    assert cluster.a.count(BACK) == 0
+
+
+async def test_what_cannot_be_given_back_is_tried_here_five_seconds_later(autojump_clock: Clock) -> None:
+    cluster = SimCluster(1)
+    fill(cluster, 2)
+    cluster.a.answers[BACK] = refusing(ResponseCode.SYSTEM_ERROR)
+    for server in (cluster.a, cluster.b):
+        server.answers[RequestCode.SEND_MESSAGE_V2] = refusing(ResponseCode.NO_PERMISSION)
+    listener = Noting(fails=1, cluster=cluster)
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, **FIRST):
+        await pass_time(60)
+    assert sorted(listener.bodies) in ([b"0", b"0", b"1"], [b"0", b"1", b"1"])
+    first, _, again = [at for at, _ in listener.calls]
+    assert again - first == pytest.approx(5.0, abs=0.01)
+    assert cluster.kept["broker-a"].progress["G", "T", 0] == 2
+
+
+async def test_there_is_one_listener_and_it_can_be_called(autojump_clock: Clock) -> None:
+    cluster = SimCluster(1)
+    async with client_of(cluster) as client:
+        with pytest.raises(CallerError, match="listener"):
+            async with client.push_consumer("G", {"T": "*"}, None):
+                pass
