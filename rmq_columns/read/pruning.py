@@ -20,10 +20,10 @@ import numpy as np
 from rmq_columns.decode.dtypes import QUEUE_UNIT, Records, records
 from rmq_columns.decode.queues import is_empty, is_filler, is_written
 from rmq_columns.errors import CannotRead, FileGone
-from rmq_columns.files.filesystem import File, Tree, joined
+from rmq_columns.files.filesystem import PLACE_MAX, File, Tree, joined
 from rmq_columns.read.offsets import QueueRanges
 from rmq_columns.read.options import Mode, Options, Pruning
-from rmq_columns.read.seams import first_time, unit_end
+from rmq_columns.read.seams import count_below, first_time, stands_at, unit_end
 from rmq_columns.read.stores import LogFile, Queue, Store
 from rmq_wire.layout.checkpoint import FIELDS_FLAT
 from rmq_wire.names import LMQ_PREFIX
@@ -103,7 +103,7 @@ def prune(tree: Tree, store: Store, options: Options, logs: Sequence[LogFile]) -
         queues = list(islice(store.queues(tree, options), QUEUES_MAX + 1))
         if why := _missing(tree, store, options, queues):
             return why
-        files = _files(tree, options, queues, logs[0].start, log_bytes)
+        files = _files(tree, options, queues, logs)
         until = _dispatched_until(tree, store, logs)
     except FileGone as gone:
         return f"{gone.path} was deleted meanwhile"
@@ -158,10 +158,11 @@ def _queue_count(configured: dict[str, Any]) -> int | None:
 
 
 def _files(
-    tree: Tree, options: Options, queues: Sequence[Queue], log_start: int, log_bytes: int
+    tree: Tree, options: Options, queues: Sequence[Queue], logs: Sequence[LogFile]
 ) -> tuple[tuple[QueueFile, ...], int] | str:
     """(the files, bytes of messages to which their units lead, more or less), or what is wrong with them."""
     ranges = QueueRanges(options.starting_offsets, options.ending_offsets)
+    log_bytes = logs[-1].end - logs[0].start
     sizes = {file.size for queue in queues for file in queue.files}
     if len(sizes) > 1 or any(size % UNIT_BYTES for size in sizes):
         return "files of its queues have different sizes: some are not whole"
@@ -174,7 +175,8 @@ def _files(
     asked = 0
 
     def files_of(queue: Queue) -> tuple[list[QueueFile], int] | str:
-        return _files_of(tree, queue, ranges.range_of(queue.topic, queue.queue_id), log_start, is_checked=is_checked)
+        wanted = ranges.range_of(queue.topic, queue.queue_id)
+        return _wrong_end(tree, queue, logs) or _files_of(tree, queue, wanted, logs[0].start, is_checked=is_checked)
 
     for found in each(tree, files_of, queues):
         if isinstance(found, str):
@@ -208,6 +210,30 @@ def _files_of(
             made.append(QueueFile(file.path, queue.topic, queue.queue_id, start, count, place, low, high))
             asked += size * max(min(start + count, high) - max(start, low), 0)
     return made, asked
+
+
+def _wrong_end(tree: Tree, queue: Queue, logs: Sequence[LogFile]) -> str:
+    """Why the last unit cannot be right: it leads to no message, or to another.  Empty where it is, or the log has it no more."""
+    file, number, last = queue.files[0], -1, b""
+    for file in reversed(queue.files):
+        with tree.open(file.path) as opened:
+            number = count_below(opened, file.size // UNIT_BYTES, PLACE_MAX) - 1
+            last = opened.read(number * UNIT_BYTES, UNIT_BYTES) if number >= 0 else b""
+        if last:
+            break
+    if not last:
+        return ""
+    [unit] = records(last, QUEUE_UNIT)
+    place, size = int(unit["physical_offset"]), int(unit["size"])
+    if place < logs[0].start:
+        return ""
+    said = {"queue_id": queue.queue_id, "queue_offset": file.start // UNIT_BYTES + number, "size": size, "physical_offset": place}
+    log = next((one for one in logs if one.start <= place < one.end), None)
+    if log is not None:
+        with tree.open(log.path) as held:
+            if stands_at(held, place - log.start, **said):
+                return ""
+    return f"the last unit of queue {queue.queue_id} of {queue.topic} leads to {place} of the log, where its message is not"
 
 
 def _written(opened: File, file: LogFile, before: int, *, is_checked: bool, is_last: bool) -> tuple[int, int, int] | str:

@@ -125,6 +125,16 @@ def unit_end(file: File, first_offset: int, at: int) -> int:
     return Seeker(file, first_offset, file.size(), PROBE_BYTES).next_place(at)
 
 
+def stands_at(file: File, at: int, *, queue_id: int, queue_offset: int, size: int, physical_offset: int) -> bool:
+    """Whether the unit at this byte says all of this of itself."""
+    head = file.read(at, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return False
+    fields = dict(zip(_HEAD.names, _HEAD.packed.unpack(head), strict=True))
+    said = (fields["queue_id"], fields["queue_offset"], fields["total_size"], fields["physical_offset"])
+    return fields["magic"] in (MAGIC_V1, MAGIC_V2) and said == (queue_id, queue_offset, size, physical_offset)
+
+
 def first_time(file: File, at: int = 0) -> int | None:
     """ms, of the unit at the file's beginning or at this byte of it; None when there is none."""
     head = file.read(at, FIXED_SIZE_MAX)

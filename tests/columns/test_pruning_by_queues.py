@@ -19,7 +19,7 @@ from rmq_columns import Malformed, SeamMismatch, parse_options, plan_splits, rea
 from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_columns.files.counted import Asked
 from rmq_columns.read import pruning
-from rmq_columns.read.pruned import GAP_BYTES, Expected
+from rmq_columns.read.pruned import GAP_BYTES, WAY_OUT, Expected
 from rmq_wire.layout import checkpoint
 from rmq_wire.message import pack_blank
 from tests.support.logs import unit
@@ -104,6 +104,13 @@ def stored(made: Stored, tmp_path: Path) -> Stored:
     other = Stored.__new__(Stored)
     other.__dict__.update(made.__dict__, root=tmp_path / "broker-a")
     return other
+
+
+def empty(root: Path) -> Stored:
+    """One to be filled by the test."""
+    stored = Stored.__new__(Stored)
+    stored.__dict__.update(root=root, log=bytearray(), units={}, places=[], stored_ms=1_000_000)
+    return stored
 
 
 class Read:
@@ -204,8 +211,19 @@ def short(stored: Stored) -> None:
     stored.queue_file().write_bytes(raw[:2000])
 
 
-def move(stored: Stored, start: int) -> None:
-    stored.queue_file(1).rename(stored.queue_file(1).with_name(f"{start:020}"))
+def without_its_first_file(stored: Stored) -> None:
+    in_small_files(stored)
+    stored.queue_file(1).unlink()
+
+
+def later(stored: Stored) -> None:
+    stored.queue_file(1).rename(stored.queue_file(1).with_name(f"{20_000:020}"))
+
+
+def beyond(stored: Stored) -> None:
+    raw = bytearray(stored.queue_file().read_bytes())
+    raw[255 * 20 + 2] = 1
+    stored.queue_file().write_bytes(raw)
 
 
 def half_a_unit(stored: Stored) -> None:
@@ -225,7 +243,9 @@ def half_a_unit(stored: Stored) -> None:
         (lambda stored: stored.checkpoint(0, 0), "its checkpoint does not say how far"),
         (short, "have different sizes: some are not whole"),
         (half_a_unit, "have different sizes: some are not whole"),
-        (lambda stored: move(stored, 20_000), "begins behind the log's first"),
+        (without_its_first_file, "begins behind the log's first message"),
+        (later, "the last unit of queue 1 of Rare leads to"),
+        (beyond, "the last unit of queue 0 of Rare leads to"),
     ],
 )
 def test_queues_that_cannot_be_believed(stored: Stored, damage: Callable[[Stored], Any], why: str) -> None:
@@ -293,12 +313,31 @@ def test_a_unit_that_leads_into_a_message(stored: Stored) -> None:
         Read(stored.root)
 
 
-def test_a_message_to_which_no_unit_leads(stored: Stored) -> None:
-    """As of a topic that was deleted and made again: met between others, it is not left out silently."""
+def test_a_unit_too_few(stored: Stored) -> None:
+    """Those behind it count wrong: the last one shows it."""
     raw = stored.queue_file().read_bytes()
     stored.queue_file().write_bytes((raw[: 50 * 20] + raw[51 * 20 :]).ljust(len(raw), b"\0"))
-    with pytest.raises(SeamMismatch, match=r"read with pruning=off"):
-        Read(stored.root)
+    read = Read(stored.root)
+    assert [why for why in read.why if "where its message is not" in why]
+    assert read.rows == Read(stored.root, pruning="off").rows
+
+
+def test_a_message_to_which_no_unit_leads(tmp_path: Path) -> None:
+    """As of a topic that was deleted and made again: met between others, it is not left out silently."""
+    stored = empty(tmp_path)
+    for number in range(6):
+        place = stored.put("Rare", number % QUEUES, SMALL)
+        if number == 2:
+            strange = place
+            stored.units["Rare", 0].pop()
+    for number in range(BETWEEN * 4):
+        stored.put("Hot", number % QUEUES, LARGE)
+    stored.write()
+    assert len(Read(tmp_path, pruning="off").rows) == 6
+    with pytest.raises(
+        SeamMismatch, match=f"to the message at {strange} of the log no unit of its queue leads: read with pruning=off"
+    ):
+        Read(tmp_path)
 
 
 def test_who_shows_damage_scans(made: Stored) -> None:
@@ -316,8 +355,7 @@ def test_random_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: in
     monkeypatch.setattr(Expected.ranges, "__defaults__", (random.choice([1, 500, 4000]),))
     monkeypatch.setattr(pruning, "CHECKED_BYTES_MAX", random.choice([0, 1 << 20]))
     monkeypatch.setattr(pruning, "SHARE_MAX", 1.0)
-    stored = Stored.__new__(Stored)
-    stored.__dict__.update(root=tmp_path, log=bytearray(), units={}, places=[], stored_ms=1_000_000)
+    stored = empty(tmp_path)
     stored.put("Rare", 0, b"")
     stored.put("Rare", 1, b"")
     for _ in range(500):
