@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -30,13 +31,15 @@ from pyspark.sql import SparkSession
 from bench.machine import processor
 from bench.spark_rows import ROWS, Made, Row, make_store, read_plainly
 from bench.spark_table import Figure, Round, line_of, missed, page
+from bench.spark_topics import make_topics
 from rmq_spark.session import make_session
 
 GB: Final = 1_000_000_000
 TINY_GB: Final = 0.008
 """A store in which only what is fixed costs anything."""
-STORE_SHARE: Final = 1.3
-"""Bytes on the disk for each byte of a log: itself, its queues, its index.  As much as the largest log again is for results."""
+STORE_SHARE: Final = 1.5
+"""Bytes on the disk for each byte of a log: its queues, its index, the ledger.  As much as the largest
+log again is for results."""
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
 
@@ -85,12 +88,12 @@ def session_of(master: str, scratch: Path) -> tuple[SparkSession, float, float]:
     return spark, started - begun, time.perf_counter() - started
 
 
-def make_stores(sizes: list[float], directory: Path, workers: int) -> dict[float, Made]:
+def make_stores(sizes: list[float], make: Callable[[float], Made]) -> dict[float, Made]:
     """One of each size, and the tiny one."""
     made = {}
     for size in (TINY_GB, *sizes):
         begun = time.perf_counter()
-        made[size] = make_store(directory / f"{size}", int(size * GB), workers)
+        made[size] = make(size)
         print(f"store of {size:g} GB made in {time.perf_counter() - begun:.1f} s", file=sys.stderr)
     os.sync()
     return made
@@ -123,7 +126,17 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         check_space(directory, sizes)
         spark, session_s, first_s = session_of(options.master, directory / "spark")
         try:
-            found = figures(spark, rows, make_stores(sizes, directory, options.workers), options.rounds)
+            found = {}
+            makers: dict[bool, Callable[[float], Made]] = {
+                False: lambda size: make_store(directory / f"{size}", int(size * GB), options.workers),
+                True: lambda size: make_topics(directory / f"topics-{size}", int(size * GB)),
+            }
+            for has_many_topics, make in makers.items():
+                if own := [row for row in rows if row.has_many_topics is has_many_topics]:
+                    stores = make_stores(sizes, make)
+                    found |= figures(spark, own, stores, options.rounds)
+                    for store in stores.values():  # the next ones need their place
+                        shutil.rmtree(store.root.parent)
             versions = {"java": spark.sparkContext._jvm.System.getProperty("java.version")}
         finally:
             spark.stop()
