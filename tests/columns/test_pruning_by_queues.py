@@ -19,7 +19,7 @@ from rmq_columns import Malformed, SeamMismatch, parse_options, plan_splits, rea
 from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_columns.files.counted import Asked
 from rmq_columns.read import pruning
-from rmq_columns.read.pruned import GAP_BYTES, WAY_OUT, Expected
+from rmq_columns.read.pruned import GAP_BYTES, Expected
 from rmq_wire.layout import checkpoint
 from rmq_wire.message import pack_blank
 from tests.support.logs import unit
