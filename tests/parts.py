@@ -67,6 +67,8 @@ STOCK_CLIENTS = (
     "proxy",
     "pulls",
     "python_client",
+    "python_lag",
+    "python_modes",
     "python_push",
     "replies",
 )
