@@ -13,8 +13,10 @@ from rmq_client.errors import BrokerError, Unreachable
 from rmq_client.messages import Message
 from rmq_client.signing import Credentials
 from tests.support.java import java
+from tests.support.process import until
 from tests.support.reference import JavaBroker, JavaNameServer
 from tests.support.rmq import ROOT
+from tests.support.talk import PATIENCE_S
 
 pytestmark = pytest.mark.java
 PEMS = ROOT / "tests" / "client" / "tls"
@@ -47,6 +49,7 @@ def test_what_is_signed_is_taken(guarded: str) -> None:
         sent = producer.send(Message("signed", "grün".encode(), tags="A", properties={"farbe": "grün"}))
         producer.send_batch([Message("signed", b"1"), Message("signed", b"2")])
         puller = client.puller("signed-g")
+        until(lambda: sum(map(puller.max_offset, puller.queues("signed"))) == 3, "three messages", seconds=PATIENCE_S)
         for queue in puller.queues("signed"):
             seen += puller.messages(queue, 0, hold_ms=0)
             puller.commit_offset(queue, puller.max_offset(queue))
