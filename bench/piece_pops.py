@@ -9,6 +9,7 @@ from typing import Any, Final
 from bench.piece_worlds import WALL_MS, World, written
 from rmq_wire.bodies.assignment import SetMessageRequestModeRequest
 from rmq_wire.bodies.pop import bits_text
+from rmq_wire.codes import ResponseCode
 from rmq_wire.command import encode_request
 from rmq_wire.declare import Request
 from rmq_wire.headers.pop import (
@@ -188,5 +189,21 @@ POPS: Final[dict[int, dict[str, Data]]] = {
     GetAllMessageRequestMode.code: {"of every topic": set_modes},
 }
 
-POPS_ANSWERED: Final[dict[tuple[int, str], int | None]] = {(code, what): None for code, cases in POPS.items() for what in cases}
-"""What is answered depends on what was asked before: `tests/broker/test_pop_faults.py` says what."""
+POPS_ANSWERED: Final[dict[tuple[int, str], int | None]] = {
+    (PopMessage.code, "all of 16,384 queues"): ResponseCode.POLLING_TIMEOUT,
+    (PopMessage.code, "20 of the longest selectors"): ResponseCode.POLLING_TIMEOUT,
+    (PopMessage.code, "64 KiB of tags"): ResponseCode.POLLING_TIMEOUT,
+    (PopMessage.code, "ordered, of 16,384 queues"): ResponseCode.POLLING_TIMEOUT,
+    (PopMessage.code, "for ever"): ResponseCode.POLLING_TIMEOUT,
+    (PopMessage.code, "more than there may be"): ResponseCode.INVALID_PARAMETER,
+    (PopMessage.code, "1,500 that wait"): ResponseCode.POLLING_FULL,
+    (PeekMessage.code, "of all"): None,  # what the pops before it have left
+    (PeekMessage.code, "all of 16,384 queues"): ResponseCode.PULL_NOT_FOUND,
+    (PeekMessage.code, "less than nothing"): ResponseCode.PULL_NOT_FOUND,
+    (AckMessage.code, "a receipt of 256 KiB"): ResponseCode.SYSTEM_ERROR,
+    (AckMessage.code, "a receipt of many words"): ResponseCode.SYSTEM_ERROR,
+    (AckMessage.code, "a number of 1,000 digits"): ResponseCode.SYSTEM_ERROR,
+    (ChangeInvisibleTime.code, "for ever"): ResponseCode.INVALID_PARAMETER,
+    (ChangeInvisibleTime.code, "less than nothing"): ResponseCode.MESSAGE_ILLEGAL,
+}
+"""What is answered where it is not 0; None: it depends on what was asked before."""
