@@ -57,7 +57,7 @@ class Buffered:
 
     @property
     def is_done(self) -> bool:
-        return not self.unsure and all(map(self.point.has_bit, range(self.point.num)))
+        return not self.unsure and self.point.is_done
 
 
 class PopBuffer:

@@ -104,13 +104,11 @@ class ReviveQueue:
             if self._ahead == _NOT_AHEAD:
                 self._take_point(pop, places, record, offset)
             return
-        acked = set(acked_offsets(record))
+        acked = frozenset(acked_offsets(record))
         for place in places:
             point = self._open[place]
-            for index in range(point.num):
-                if point.offset_at(index) in acked:
-                    point.set_bit(index)
-            if all(map(point.has_bit, range(point.num))):
+            point.end(acked)
+            if point.is_done:
                 self._drop(pop, place)
 
     def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:

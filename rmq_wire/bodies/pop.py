@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
@@ -67,6 +67,16 @@ def _ack_form(broker_name: str | None, group: str | None, topic: str | None) -> 
     return f'{{"ao":%d%s{broker}{named},"pt":%d,"q":%d,"so":%d{of_topic}}}'
 
 
+_FIRST: Final = tuple([list(range(count)) for count in range(MESSAGES_MAX + 1)])
+_FIRST_TEXTS: Final = tuple(map(numbers_text, _FIRST))
+
+
+def _diffs_text(diffs: list[int]) -> str:
+    """Most pops hand out what lies one behind another."""
+    count = len(diffs)
+    return _FIRST_TEXTS[count] if count <= MESSAGES_MAX and diffs == _FIRST[count] else numbers_text(diffs)
+
+
 class PopCheckPoint(Body, kw_only=False, rename=None):
     """What one pop handed out of one queue.  Times in wall milliseconds.
 
@@ -100,7 +110,7 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
         form = _point_form(self.broker_name, self.group, self.topic, self.re_put_times, diffs is not None, self.suspend)
         text = form % (
             self.bit_map,
-            "" if diffs is None else numbers_text(diffs),
+            "" if diffs is None else _diffs_text(diffs),
             invisible_time,
             self.num,
             pop_time,
@@ -135,6 +145,28 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
     def set_bit(self, index: int) -> None:
         """It is done.  The map stays a Java `int`."""
         self.bit_map = (((self.bit_map | 1 << index) & _WORD) ^ _SIGN) - _SIGN
+
+    def end(self, offsets: frozenset[int]) -> None:
+        """Those of its messages that lie at these queue offsets are done.  Raises `BadBody` as `offset_at` does."""
+        num, start, diffs = self.num, self.start_offset, self.diffs
+        if not diffs and num <= MESSAGES_MAX:
+            own: Sequence[int] = range(start, start + num)
+        elif diffs and num == len(diffs) <= MESSAGES_MAX:
+            own = [start + diff for diff in diffs]
+        else:
+            own = [self.offset_at(index) for index in range(num)]
+        if num <= MESSAGES_MAX and offsets.issuperset(own):
+            self.bit_map = ((self.bit_map | (1 << num) - 1) & _WORD ^ _SIGN) - _SIGN
+            return
+        for index, offset in enumerate(own):
+            if offset in offsets:
+                self.set_bit(index)
+
+    @property
+    def is_done(self) -> bool:
+        """All of its messages are."""
+        whole = (1 << min(self.num, MESSAGES_MAX)) - 1
+        return self.bit_map & whole == whole
 
     def clear_bit(self, index: int) -> None:
         """It is not done after all."""

@@ -332,3 +332,17 @@ def test_a_check_point_that_is_stored_again() -> None:
     assert pop.re_put(once, 9, once.due_ms).due_ms == once.due_ms + 20_000
     assert pop.re_put(once, 9, once.due_ms - 1).due_ms == once.due_ms
     assert pop.re_put(point(re_put_times="x"), 9, due_ms).due_ms == due_ms + 7_200_000
+
+
+@given(points, st.data())
+def test_what_is_acknowledged_is_done(one: PopCheckPoint, data: st.DataObject) -> None:
+    """As bit by bit; others at those places say nothing."""
+    one.num, one.bit_map = len(one.diffs or ()) or one.num % 33, 0
+    own = [one.offset_at(index) for index in range(one.num)]
+    acked = frozenset(data.draw(st.lists(st.sampled_from([*own, one.start_offset - 1, one.start_offset + 99_999]))))
+    one.end(acked)
+    assert [one.has_bit(index) for index in range(one.num)] == [offset in acked for offset in own]
+    assert one.is_done == acked.issuperset(own)
+    one.end(frozenset(own))
+    assert one.is_done
+    assert -(1 << 31) <= one.bit_map < 1 << 31
