@@ -112,17 +112,27 @@ class _Looking:
                 await trio.sleep(interval_s)
 
     async def _look(self) -> list[Any]:
+        """Raises `ClientError`, the first one."""
         import trio
+
+        from rmq_client.errors import ClientError
 
         names = list(self._groups) or await self._source.names()
         found: dict[str, Any] = {}
+        failed: list[ClientError] = []
 
-        async def one(name: str) -> None:
-            found[name] = await self._source.lag(name)
+        async def one(name: str, scope: trio.CancelScope) -> None:
+            try:
+                found[name] = await self._source.lag(name)
+            except ClientError as error:
+                failed.append(error)
+                scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for name in names:
-                nursery.start_soon(one, name)
+                nursery.start_soon(one, name, nursery.cancel_scope)
+        if failed:
+            raise failed[0]
         seen = [found[name] for name in names]
         if self._topics:
             seen = [self._narrowed(group) for group in seen]

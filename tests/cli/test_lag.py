@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,26 @@ def test_live_until_ctrl_c(shell: Shell) -> None:
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE_S) == 130
         assert running.stderr.read() == b""
+
+
+def test_live_over_a_restart(shell: Shell, ours: Subject) -> None:
+    fill(shell, "restart", 3)
+    shell.good("consume", "restart", "-g", "restart-g", "--from", "start", "--orderly", "-c", "1")
+    with shell.running("lag", "-g", "restart-g", "--json", "--interval", "0.1") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["lag"] == 2
+        ours.server.stop()
+        try:
+            assert running.stderr.readline().startswith(b"rmq: ")
+        finally:
+            ours.server.start()
+        began_ms = time.time_ns() // 1_000_000
+        while (look := json.loads(running.stdout.readline()))["time"] < began_ms:
+            pass
+        assert look["lag"] == 2
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE_S) == 130
 
 
 def test_all_groups_and_many_queues(shell: Shell) -> None:
