@@ -13,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from rmq_spark.needs import need
 from rmq_spark.options import located
@@ -49,6 +56,24 @@ class StoreDataSource(DataSource):
     def reader(self, schema: StructType) -> StoreReader:
         """schema: ours, or the user's own with some of our columns."""
         return StoreReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Raises `BadOption`: a store is read as it stands."""
+        raise _refused("readStream: a store is read as it stands, by spark.read; load it anew for what came since")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Raises `BadOption`: nothing is written into a store."""
+        raise _refused("write: nothing is written into a store")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Raises `BadOption`: nothing is written into a store."""
+        raise _refused("writeStream: nothing is written into a store")
+
+
+def _refused(why: str) -> Exception:
+    from rmq_columns import BadOption
+
+    return BadOption(f"{FORMAT}: {why}")
 
 
 class StoreReader(DataSourceReader):

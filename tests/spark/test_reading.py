@@ -9,6 +9,7 @@ import pytest
 
 import rmq_spark
 from rmq_columns import BadOption
+from rmq_spark import reasons
 from rmq_spark.reading import chosen_by
 from tests.support.stores import golden_of
 
@@ -92,3 +93,24 @@ def test_what_is_wrong_is_one_line(spark: Any, store: Path) -> None:
         rmq_spark.read(spark, store, topc="a")
     with pytest.raises(Exception, match="columns: no bdy"):
         rmq_spark.read(spark, store, "bdy")
+
+
+def test_what_a_store_is_not(spark: Any, store: Path, tmp_path: Path) -> None:
+    """Spark says it in many lines, with Python's traceback; `reason_of` in one."""
+    rmq_spark.register(spark)
+    frame = rmq_spark.read(spark, store, "topic")
+
+    def stream() -> None:
+        spark.readStream.format("rocketmq_store").load(str(store)).writeStream.format("noop").start().processAllAvailable()
+
+    def write() -> None:
+        frame.write.format("rocketmq_store").mode("append").save(str(tmp_path / "x"))
+
+    for attempt, said in (
+        (stream, "rocketmq_store: readStream: a store is read as it stands, by spark.read; load it anew for what came since"),
+        (write, "rocketmq_store: write: nothing is written into a store"),
+        (lambda: rmq_spark.read(spark, tmp_path / "nothing").count(), f"{tmp_path}/nothing: no such file or directory"),
+    ):
+        with pytest.raises(Exception) as raised:
+            attempt()
+        assert reasons.reason_of(raised.value) == said
