@@ -88,7 +88,7 @@ PARTS = (
     Part("foreign", JAVA, ("foreign",), 5),
     Part("conformance", JAVA, ("conformance",), 45),
     Part("java-clients", CLIENTS, tuple(f"java/test_{what}.py" for what in STOCK_CLIENTS), 350, group="java"),
-    Part("client", CLIENTS, ("client",), 55),
+    Part("client", CLIENTS, ("client",), 150),
     Part("s3", SPARK, ("columns/test_s3.py", "columns/test_export_destination.py"), 30),
     Part("spark", SPARK, ("spark",), 350),
     Part("jobs", JOBS, tuple(f"spark/test_{job}.py" for job in JUDGING), 600),
