@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,24 @@ def test_the_same_however_it_is_shown(data: st.DataObject) -> None:
     assert answer(rig, many, *asked) == expected
     assert answer(rig, many, *asked) == expected
     assert answer(rig, Each(text), *asked, tagged=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "position_of", "more_bytes"), [(10, 10, 32_000), (64, 63, 0), (64, 10, 0), (63, 65, 0), (70, 70, -60), (0, 0, 32_000)]
+)
+def test_an_entry_that_lies(at: int, position_of: int, more_bytes: int) -> None:
+    """One that ends in another file, or that leads where an entry before it leads: all ways agree about it."""
+    disk = MemoryDisk()
+    rig = Rig(disk, small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))
+    put(rig, [int(number in (5, 63, 80)) for number in range(200)], [200] * 200)
+    file = disk.open(f"{ROOT}/consumequeue/TopicA/0/00000000000000000000")
+    position, size, code = QUEUE_UNIT.unpack(file.read_at(position_of * 20, 20))
+    file.write_at(at * 20, QUEUE_UNIT.pack(position, size + more_bytes, code))
+    asked = (0, 32, 1 << 20)
+    for text in ("n = 1", "n >= 0"):
+        expected = answer(rig, Each(text), *asked, tagged=True)
+        assert answer(rig, Each(text), *asked) == expected
+        assert answer(rig, Many(text), *asked) == expected
 
 
 def test_how_many_units_one_read_looks_at() -> None:

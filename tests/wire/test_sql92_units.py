@@ -134,6 +134,7 @@ def test_bodies_and_topics_cannot_lie() -> None:
         unit(b"b\x01x\x02", lie),
         unit(b"b\x01x\x02", b"\x01T\x00\x06" + lie),
         unit(b"b\x01x\x02", b"", lie),
+        unit(b"b\x01x\x02", b"", lie + b"x" * 200),
         unit(b"b\x01" + lie),
         unit(
             b"b" + b"\x01" + b"y" * 254 + b"\x02", b"", b"a"
@@ -143,7 +144,24 @@ def test_bodies_and_topics_cannot_lie() -> None:
         selector = Selector(text)
         for _ in range(2):
             assert selected(selector, units) == alone(text, units)
-    assert selected(Selector("a = '1'"), units) == ([3], False)
+    assert selected(Selector("a = '1'"), units) == ([4], False)
+
+
+def test_a_longer_value_is_another_one() -> None:
+    selector, units = Selector("a = '12'"), [unit(b"a\x01%s\x02" % b"1234567"[:size]) for size in range(1, 8)]
+    for _ in range(2):
+        assert selected(selector, units) == ([1], False)
+
+
+@pytest.mark.parametrize("length", [0xFF, 0xFD, 0x80])
+def test_a_topic_of_a_negative_length(length: int) -> None:
+    """What follows from it, follows."""
+    torn_unit = bytearray(unit(b"b\x01x\x02a\x011\x02bb\x01yyyyyyyyyyyyyyyyyyyyyyy\x02", b"x" * 200))
+    torn_unit[FIXED[0].size + 200] = length
+    units = [bytes(torn_unit)] * 3
+    for text in ("a = '1'", "a IS NULL"):
+        assert selected(Selector(text), units) == alone(text, units)
+    assert alone("a = '1'", units) == ([0, 1, 2], False)
 
 
 @pytest.mark.parametrize(
