@@ -60,8 +60,8 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--invisible", type=float, default=120.0, help="seconds; all must be popped within them")
-    parser.add_argument("--watch", type=float, default=120.0, help="seconds of sends while they come again")
+    parser.add_argument("--invisible", type=float, default=60.0, help="seconds; all must be popped within them")
+    parser.add_argument("--watch", type=float, default=60.0, help="seconds of sends while they come again")
     parser.add_argument("--raw", type=Path, help="where the raw figures go (JSON)")
     options = parser.parse_args()
     with (

@@ -393,13 +393,12 @@ class BrokerNode:
         return self.store.close(self.env.wall_ms) and saved
 
     def _sync_log(self) -> None:
-        """Delayed messages count as delivered in the file only when their copies are on the disk: else they come twice."""
-        ticket = self.store.begin_sync(self.env.mono_ms, force=True)
-        if ticket is None:
-            return
-        try:
-            ticket.run()
-        except OSError as error:
-            self.store.end_sync(ticket, error)
-        else:
-            self.store.end_sync(ticket, None)
+        """What files say of the log counts when the disk has it: else messages come twice.  The first ticket may be of queues."""
+        store = self.store
+        while store.flushed_offset < store.written_offset and (ticket := store.begin_sync(self.env.mono_ms, force=True)):
+            error: OSError | None = None
+            try:
+                ticket.run()
+            except OSError as why:
+                error = why
+            store.end_sync(ticket, error)

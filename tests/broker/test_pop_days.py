@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker_impl.capabilities.pop_ends import PopEnds
-from broker_impl.capabilities.pop_revive import PopRevive
+from broker_impl.capabilities.pop_revive import NotNow, PopRevive
+from broker_impl.engine.engine import Engine
 from broker_impl.intake import NotTaken
 from broker_impl.pop_polling import PopPolling
+from broker_impl.pop_records import PopRecords
 from broker_impl.pop_selection import PopSelection
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.pop_lines import PopLines, QueueOfGroup, Stretch
 from broker_impl.state.pop_waits import Choice, Place, PopWait, PopWaits
 from broker_impl.state.revive_queue import ReviveQueue
+from broker_impl.state.safe_progress import SafeProgress
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
 from rmq_wire.errors import BadReceipt
+from rmq_wire.headers.pop import AckMessage
 from rmq_wire.message import StoredMessage
+from tests.support.engine import Harness
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Plant, find, find_by_seed
 from tests.support.pollers import Pollers
-from tests.support.pop_sim import day
+from tests.support.pop_sim import day, power_day
 
 DAYS = 60
 DAYS_BY_NIGHT = 4_000
@@ -49,6 +58,23 @@ def test_a_day_with_room_for_few_check_points(seed: int, calm: bool, tmp_path: P
     """The others wait in the revive topic, and the acknowledgements behind them."""
     monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 2)
     day(seed, tmp_path, calm=calm)
+
+
+@pytest.mark.parametrize("seed", range(DAYS))
+@pytest.mark.parametrize("sync_flush", [False, True])
+def test_a_day_on_which_the_power_goes(seed: int, sync_flush: bool) -> None:
+    power_day(seed, sync_flush=sync_flush)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("sync_flush", [False, True])
+def test_many_days_on_which_the_power_goes(sync_flush: bool) -> None:
+    for seed in range(DAYS, DAYS + DAYS_BY_NIGHT):
+        try:
+            power_day(seed, sync_flush=sync_flush)
+        except BaseException as wrong:
+            wrong.add_note(f"seed {seed}, sync_flush={sync_flush}")
+            raise
 
 
 @pytest.mark.nightly
@@ -118,6 +144,63 @@ def progress_before_the_check_point(patch: pytest.MonkeyPatch) -> None:
 def bits_from_one_on(patch: pytest.MonkeyPatch) -> None:
     real = PopCheckPoint.index_of
     patch.setattr(PopCheckPoint, "index_of", lambda self, offset: real(self, offset) + 1)
+
+
+def progress_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """P5."""
+
+    def settle(self: PopLines, stretch: Stretch) -> None:
+        line = self._lines.get(stretch.place)
+        if line and stretch in line:
+            line.remove(stretch)
+            if not line:
+                del self._lines[stretch.place]
+        topic, group, queue_id = stretch.place
+        if stretch.next_offset > self._offsets.query(group, topic, queue_id):
+            self._offsets.commit_resting(group, topic, queue_id, stretch.next_offset, stretch.end_offset)
+
+    patch.setattr(PopLines, "settle", settle)
+
+
+def more_time_ends_the_old_time_first(patch: pytest.MonkeyPatch) -> None:
+    """P10: a crash between the two loses the message."""
+    real = PopRecords.put_check_point
+
+    def put(self: PopRecords, point: PopCheckPoint, revive_queue: int, now_ms: int) -> Any:
+        if sys._getframe(2).f_code.co_name != "change":  # between them is who watches the plant
+            return real(self, point, revive_queue, now_ms)
+
+        def later() -> None:
+            with suppress(NotTaken):
+                real(self, point, revive_queue, now_ms)
+
+        engine = ENGINES[-1]
+        engine.at(engine.env.mono_ms + 1, later)
+        return SimpleNamespace(end_offset=0)
+
+    patch.setattr(PopRecords, "put_check_point", put)
+    made = Engine.__init__
+
+    def init(self: Engine, *given: Any, **more: Any) -> None:
+        made(self, *given, **more)
+        ENGINES[:] = (self,)
+
+    patch.setattr(Engine, "__init__", init)
+
+
+ENGINES: list[Engine] = []
+"""Of the day that is played."""
+
+
+def the_last_of_a_queue_cannot_be_acknowledged(patch: pytest.MonkeyPatch) -> None:
+    """P13."""
+    real = PopEnds._check_queue
+
+    def check(self: PopEnds, peer: Any, asked: Any) -> tuple[int, int]:
+        low, high = real(self, peer, asked)
+        return low, high - 2 if isinstance(asked, AckMessage) else high
+
+    patch.setattr(PopEnds, "_check_queue", check)
 
 
 # Revival
@@ -243,6 +326,13 @@ def a_restart_begins_the_invisible_time_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OrderInfos, "take", take)
 
 
+# When the power goes
+
+
+def progress_does_not_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SafeProgress, "of", lambda _self, _key, row: row)
+
+
 AT_ONCE, SOON, SELDOM = 6, 30, 150
 """Days within which a bug is found: the median of those planted here is the first."""
 BUDGET: dict[Plant, int] = {
@@ -251,6 +341,8 @@ BUDGET: dict[Plant, int] = {
     the_check_point_follows_the_answer: SOON,
     progress_before_the_check_point: SOON,
     bits_from_one_on: AT_ONCE,
+    progress_out_of_order: SELDOM,
+    the_last_of_a_queue_cannot_be_acknowledged: AT_ONCE,
     what_is_acked_comes_again: AT_ONCE,
     revived_twice: AT_ONCE,
     the_neighbour_comes_again: AT_ONCE,
@@ -271,6 +363,11 @@ BUDGET: dict[Plant, int] = {
 }
 
 
+BUDGET_OF_POWER: dict[Plant, int] = {
+    progress_does_not_wait_for_the_disk: SOON,
+}
+
+
 def play(seed: int) -> None:
     """A day of either kind."""
     with tempfile.TemporaryDirectory() as root:
@@ -280,6 +377,11 @@ def play(seed: int) -> None:
 @pytest.mark.parametrize("plant", BUDGET, ids=lambda plant: plant.__name__)
 def test_planted(plant: Plant) -> None:
     find_by_seed(plant, play, range(BUDGET[plant]), by=(*FAILURES, StopIteration, KeyError, BadReceipt))
+
+
+@pytest.mark.parametrize("plant", BUDGET_OF_POWER, ids=lambda plant: plant.__name__)
+def test_planted_and_found_when_the_power_goes(plant: Plant) -> None:
+    find_by_seed(plant, lambda seed: power_day(seed, sync_flush=False), range(BUDGET_OF_POWER[plant]))
 
 
 # Those that wait
@@ -319,6 +421,46 @@ BY_TEST: dict[Plant, str] = {
     retries_wake_nobody: "test_a_retry_wakes_its_group_whatever_they_want",
     time_begins_anew: "test_it_waits_for_the_rest_of_its_time_however_the_clock_is_set",
 }
+
+
+# Found by a test each: chance seldom leads there
+
+
+def a_queue_stays_locked_after_an_error(patch: pytest.MonkeyPatch) -> None:
+    """P14."""
+    patch.setattr(PopSelection, "give_up", lambda _self: None)
+
+
+def what_is_of_nobody_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """P15: check points of a group or topic that is gone."""
+    real = PopRevive._is_wanted
+
+    def is_wanted(self: PopRevive, point: PopCheckPoint) -> bool:
+        if not real(self, point):
+            raise NotNow
+        return True
+
+    patch.setattr(PopRevive, "_is_wanted", is_wanted)
+
+
+BY_FAULT: dict[Plant, str] = {
+    more_time_ends_the_old_time_first: "test_pop_trouble.py::test_more_time_outlives_a_kill",
+    a_queue_stays_locked_after_an_error: "test_pop_faults.py::test_what_cannot_be_read_is_an_error_and_locks_nobody_out",
+    what_is_of_nobody_waits_for_ever: "test_pop_trouble.py::test_what_is_of_nobody_holds_nobody_up",
+}
+
+
+@pytest.mark.parametrize("plant", BY_FAULT, ids=lambda plant: plant.__name__)
+def test_planted_and_found_by_a_fault(plant: Plant, tmp_path: Path) -> None:
+    check = function_of(f"tests/broker/{BY_FAULT[plant]}")
+
+    def checked() -> None:
+        broker = Harness(tmp_path, reviveQueueNum=1).begun()
+        with pytest.MonkeyPatch.context() as patch:
+            given = {"broker": broker, "client": broker.connect(), "monkeypatch": patch, "gone": "group"}
+            check(**{name: given[name] for name in inspect.signature(check).parameters})
+
+    find(plant, checked)
 
 
 @pytest.mark.parametrize("plant", BY_TEST, ids=lambda plant: plant.__name__)

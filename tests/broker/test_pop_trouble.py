@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmq_store.flush import LOG_TICKETS_MAX
 from rmq_wire import fastjson
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
+from rmq_wire.headers.groups import DeleteSubscriptionGroup
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
@@ -245,3 +247,46 @@ def test_what_light_groups_and_queues_pop_comes_again(tmp_path: Path, order: boo
         return
     assert [bytes(one.body) for one in broker.stored("%RETRY%%LMQ%G_T")] == [b"light"]
     assert [bytes(one.body) for one in broker.stored("%RETRY%G_%LMQ%Q")] == [b"light"]
+
+
+# --- more time; what is of nobody
+
+
+def test_more_time_outlives_a_kill(broker: Harness) -> None:
+    """The new time is written when the old one ends, and before the answer."""
+    client = broker.connect()
+    fill(client, 1)
+    [one] = take(client, invisible_time=LONG_MS)
+    assert client.ask(change_of(one, 5_000)).code == 0
+    broker.restart(kill=True)
+    broker.driver.advance(LONG_MS)
+    assert retries(broker) == [b"m0"]
+
+
+@pytest.mark.parametrize("gone", ["group", "topic"])
+def test_what_is_of_nobody_holds_nobody_up(broker: Harness, gone: str) -> None:
+    """Check points of a group, or of a topic, that was deleted with messages in flight."""
+    broker.topic("U")
+    client = broker.connect()
+    fill(client, 1)
+    fill(client, 1, topic="U")
+    take(client, "U", consumer_group="other", invisible_time=5_000)
+    take(client, invisible_time=6_000)
+    if gone == "group":
+        assert client.ask(DeleteSubscriptionGroup(group_name="other")).code == 0
+    else:
+        assert client.ask(DeleteTopic(topic="U")).code == 0
+    broker.driver.advance(LONG_MS)
+    assert retries(broker) == [b"m0"]
+    assert broker.node.revive.open == 0
+
+
+def test_a_clean_stop_repeats_nothing_whatever_the_disk_was_to_sync_next(tmp_path: Path) -> None:
+    """Under SYNC_FLUSH it is the turn of queues now and then; the file has what rests on the log all the same."""
+    broker = Harness(tmp_path, enablePopBufferMerge=True, flushDiskType="SYNC_FLUSH").begun()
+    client = broker.connect()
+    fill(client, 2 * LOG_TICKETS_MAX)
+    assert len(take(client, invisible_time=HOUR_MS)) == 2 * LOG_TICKETS_MAX
+    broker.env.advance(60_000)  # queues are due, and the log had its turns
+    broker.restart()
+    assert take(broker.connect()) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.support.pop_client import Got, Popped
 
@@ -28,6 +28,8 @@ class State:
         self.held: Got | None = None
         self.until_ms = 0
         self.got_mono_ms = 0
+        self.sent_mono_ms = self.touched_mono_ms = 0
+        """When it was sent, and when somebody got it, gave it back or changed its time."""
         self.times = 0
         """As how many attempts the next delivery counts."""
         self.is_over = False
@@ -50,6 +52,7 @@ class Loose:
     def sent(self, number: int, queue: int, offset: int) -> None:
         state = self.all[number] = State(number, queue, offset)
         state.free = self._was_made_again
+        state.sent_mono_ms = self._mono_ms()
 
     def got(self, found: Popped) -> None:
         now = found.header.pop_time
@@ -63,6 +66,7 @@ class Loose:
             if state.held is not None:
                 state.old.append(state.held)
             state.held, state.until_ms, state.got_mono_ms = one, one.receipt.due_ms, self._mono_ms()
+            state.touched_mono_ms = self._mono_ms()
             state.times = one.unit.reconsume_times + 1
             state.acked = state.is_over = False
 
@@ -97,6 +101,7 @@ class Loose:
 
     def acknowledged(self, one: Got, *, said_yes: bool) -> None:
         state = self.all[int(one.body)]
+        state.touched_mono_ms = self._mono_ms()
         if state.held is not one:
             return
         if said_yes and self._wall_ms() < state.until_ms and not state.is_over:
@@ -107,6 +112,7 @@ class Loose:
     def changed(self, one: Got, new: Got, until_ms: int, *, suspend: bool) -> None:
         """It has another time.  `until_ms`: when it was changed."""
         state = self.all[int(one.body)]
+        state.touched_mono_ms = self._mono_ms()
         if state.held is not one or until_ms >= state.until_ms or state.is_over:
             state.free = True  # both copies may come
         if state.held is one:
@@ -157,6 +163,23 @@ class Loose:
             fresh = unsettled or mono - state.got_mono_ms < UNSAVED_MS
             revived = (bool(places) and fresh) or (not state.acked and (state.is_over or state.until_ms - SLACK_MS <= now))
             if again or revived:
+                state.free = True
+
+    def power_is_cut(self, ends: Sequence[int], progress: Callable[[str, int], int], lost_ms: int) -> None:
+        """`ends`: of the queues, as the disk has them.  `lost_ms`: so long before the cut the disk may have nothing of.
+
+        Messages sent then are lost; whoever got one then, gave it back or had its time changed did not, and may get it again.  Of
+        what is older nothing is lost, and what the timer and the progress of what comes again do not know yet is done once more.
+        """
+        mono = self._mono_ms()
+        for state in list(self.all.values()):
+            if state.offset >= ends[state.queue]:
+                age_ms = mono - state.sent_mono_ms
+                assert age_ms <= lost_ms, f"{state.number} is lost, {age_ms} ms after its answer"
+                del self.all[state.number]
+        self.killed(progress)
+        for state in self.all.values():
+            if lost_ms and mono - state.touched_mono_ms <= lost_ms + UNSAVED_MS:
                 state.free = True
 
     def waiting(self) -> list[int]:
@@ -247,6 +270,13 @@ class InOrder:
             self._forget(line)
             line.position, line.furthest = max(line.position, line.furthest), 0
             line.exact = False
+
+    def power_is_cut(self, ends: Sequence[int]) -> None:
+        """`ends`: of the queues, as the disk has them; `Loose` looks whether that is lawful."""
+        self.killed()
+        for line, end in zip(self.lines, ends, strict=True):
+            del line.numbers[end:]
+            line.position = min(line.position, end)
 
     @staticmethod
     def _forget(line: Line) -> None:

@@ -14,14 +14,20 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from broker_impl.store_settings import timer_settings
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.pop import BatchAckMessage
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.engine import Harness
+from tests.support.memory_disk import MemoryDisk
 from tests.support.pop_client import Got, Popped, ack, batch_ack, change, changed, pop, popped
 from tests.support.pop_models import InOrder, Loose
 from tests.support.requests import send
@@ -36,6 +42,11 @@ ROUND_MS = 20_000
 ROUNDS_MAX = 60
 FULL_MS = (1, 12_000, 30_000)
 FAR = 100_000
+LOST_MS = 10_500
+"""`flushCommitLogThoroughInterval`, and the look that finds that it is over."""
+WHEEL_SLOTS = 60 * 64
+SAVING_MS = 10_000
+"""After a start progress is saved for the first time."""
 TICK_MS = 100
 """Between two moments; what is changed comes just behind one."""
 
@@ -46,12 +57,13 @@ class PopDay:
     def __init__(self, seed: int, root: Path, *, calm: bool = False, steps: int = STEPS) -> None:
         self.rng = random.Random(seed)
         self.calm, self.steps = calm, steps
-        self.disk = TroubledDisk()
+        self.disk = self.new_disk()
         settings = {
             "enablePopBufferMerge": "true" if self.rng.random() < 0.3 else "false",
             "enableRetryTopicV2": "false",
             "reviveQueueNum": str(self.rng.choice((1, 2, 8))),
             "serverChannelMaxIdleTimeSeconds": "100000",
+            **self.more_settings(),
         }
         self.harness = Harness(root, disk=self.disk, **settings)
         self.harness.topic("T", QUEUES)
@@ -79,9 +91,24 @@ class PopDay:
         self.polls.clear()
         self.harness.driver.advance(1_000)
 
+    def new_disk(self) -> TroubledDisk:
+        return TroubledDisk()
+
+    def more_settings(self) -> dict[str, str]:
+        return {}
+
     def play(self) -> None:
         """The whole day.  Raises `AssertionError` for a promise that is broken."""
-        doings = [
+        doings = self.doings()
+        for _ in range(self.steps):
+            self.rng.choice(doings)()
+            self.take_polls()
+        self.disk.trouble = None
+        self.end()
+
+    def doings(self) -> list[Callable[[], None]]:
+        """What happens, each as likely as another."""
+        doings: list[Callable[[], None]] = [
             *[self.send] * 4,
             *[self.pop] * 4,
             *[self.pop_ordered] * 3,
@@ -101,11 +128,7 @@ class PopDay:
         ]
         if not self.calm:
             doings += [self.kill, self.kill, self.jump, self.fill, self.fill]
-        for _ in range(self.steps):
-            self.rng.choice(doings)()
-            self.take_polls()
-        self.disk.trouble = None
-        self.end()
+        return doings
 
     # Messages
 
@@ -185,6 +208,7 @@ class PopDay:
 
     def ack_one(self, one: Got, model: Loose | None = None) -> None:
         answer = self.client.ask(ack(one, "G"))
+        assert answer.code == 0 or self.disk.trouble is not None, answer.remark
         (model or self.loose).acknowledged(one, said_yes=answer.code == 0)
 
     def acknowledge_several(self) -> None:
@@ -348,6 +372,65 @@ class PopDay:
                     break
                 came += len(found.got)
         return came
+
+
+class PowerDay(PopDay):
+    """A day on which the power goes: the disk has what was synced, and of the rest whatever chance leaves.
+
+    SYNC_FLUSH: nothing that was answered is lost.  ASYNC_FLUSH: what was answered in the last `LOST_MS` may be.
+    """
+
+    def __init__(self, seed: int, *, sync_flush: bool, steps: int = 2 * STEPS) -> None:
+        self.sync_flush = sync_flush
+        super().__init__(seed, Path("/store"), calm=True, steps=steps)
+
+    def new_disk(self) -> TroubledDisk:
+        self.memory = MemoryDisk()
+        return TroubledDisk(self.memory, syncs=True)
+
+    def more_settings(self) -> dict[str, str]:
+        mode = "SYNC_FLUSH" if self.sync_flush else "ASYNC_FLUSH"
+        sizes = {"mappedFileSizeCommitLog": str(1 << 18), "mappedFileSizeTimerLog": str(1 << 16)}
+        return {"flushDiskType": mode, "flushConsumerOffsetInterval": "500", **sizes}
+
+    def doings(self) -> list[Callable[[], None]]:
+        deletes = (self.delete, self.other)
+        return [doing for doing in super().doings() if doing not in deletes] + [self.wait] * 4 + [self.cut] * 4
+
+    def cut(self) -> None:
+        """Mostly when tables have been saved since somebody got something, and the log may not have been synced.
+
+        Of what is on its way to the disk then nobody knows, unless it was answered.
+        """
+        self.harness.driver.advance(SAVING_MS)
+        for _ in range(self.rng.choice((0, 1, 2))):
+            self.pop()
+        self.harness.driver.advance(self.rng.choice((0, 700, 700, 6_000, 6_000, 9_000)))
+        self.take_polls()
+        self.harness.driver.held = True
+        for one in self.loose.some(self.rng, 3):
+            opaque = self.client.send(ack(one, "G"))
+            if opaque in self.client.answers:
+                self.loose.acknowledged(one, said_yes=self.client.answers.pop(opaque).code == 0)
+            else:
+                self.loose.unsure(one)
+        self.memory = self.memory.crash(self.rng.choice(("synced", self.rng)))
+        self.disk = self.harness.disk = TroubledDisk(self.memory, syncs=True)
+        self.harness.open()
+        node = self.harness.node
+        ends = [node.store.queue_bounds("T", queue)[1] for queue in range(QUEUES)]
+        lost_ms = 0 if self.sync_flush else LOST_MS
+        self.loose.power_is_cut(ends, lambda topic, queue: node.offsets.query("G", topic, queue), lost_ms)
+        self.ordered.power_is_cut(ends)
+        self.begin()
+        self.loose.disturbed()
+
+
+def power_day(seed: int, *, sync_flush: bool) -> None:
+    """Play one on which the power goes, with a wheel of an hour: the disk in memory copies it again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker_impl.node.timer_settings", lambda config: replace(timer_settings(config), wheel_slots=WHEEL_SLOTS))
+        PowerDay(seed, sync_flush=sync_flush).play()
 
 
 def day(seed: int, root: Path, *, calm: bool = False) -> None:
