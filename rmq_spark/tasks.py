@@ -13,6 +13,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -44,9 +45,8 @@ def spread(
     from rmq_spark.types import spark_type_of_schema
 
     spark.dataSource.register(TaskSource)
-    packed = base64.b85encode(zlib.compress(pickle.dumps((work, tuple(items)), pickle.HIGHEST_PROTOCOL), 1)).decode()
-    reader = spark.read.format(FORMAT).option("rows", spark_type_of_schema(schema).json()).option("tasks", packed)
-    return reader.load()
+    reader = spark.read.format(FORMAT).option("rows", spark_type_of_schema(schema).json())
+    return reader.options(work=as_text(work), items=as_text(tuple(items))).load()
 
 
 def gathered(
@@ -59,13 +59,62 @@ def gathered(
     need()
     if not items:
         return []
-    tasks = spark.sparkContext.parallelize(items, len(items))
+    tasks = spark.sparkContext.parallelize([pickled(item) for item in items], len(items))
     return [row for rows in tasks.map(partial(_rows, work)).collect() for row in rows]
 
 
-def _rows(work: Callable[[Item], Iterator[pa.RecordBatch]], item: Item) -> list[dict[str, Any]]:
+def as_text(value: Any) -> str:
+    """For an option of a source."""
+    return base64.b85encode(pickled(value)).decode()
+
+
+def _of_text(text: str) -> Any:
+    return unpickled(base64.b85decode(text))
+
+
+def tabled(
+    spark: SparkSession, work: Callable[[Item], Iterator[tuple[Any, ...]]], items: Sequence[Item], schema: str
+) -> DataFrame:
+    """A DataFrame of all rows of `work(item)`, one task for each item: for work that is sent what `shared` holds.
+
+    schema: as Spark writes it.  Like any DataFrame it runs again with each action.
+    """
+    need()
+    tasks = spark.sparkContext.parallelize([pickled(item) for item in items], max(len(items), 1))
+    return spark.createDataFrame(tasks.flatMap(partial(_tuples, work)), schema, verifySchema=False)
+
+
+def _tuples(work: Callable[[Any], Iterator[tuple[Any, ...]]], item: bytes) -> Iterator[tuple[Any, ...]]:
     settle()
-    return [row for batch in work(item) for row in batch.to_pylist()]
+    return work(unpickled(item))
+
+
+@contextmanager
+def shared(spark: SparkSession, value: Any) -> Iterator[Any]:
+    """While the block runs, `.value` of what this gives is the same in all tasks: it goes to each executor once."""
+    held = spark.sparkContext.broadcast(value)
+    try:
+        yield held
+    except BaseException:
+        with suppress(Exception):  # the JVM may be gone: that is what is to be said
+            held.destroy()
+        raise
+    held.destroy()
+
+
+def pickled(value: Any) -> bytes:
+    """Small: of ten thousand names that are much alike a tenth."""
+    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)
+
+
+def unpickled(packed: bytes) -> Any:
+    """As `pickled` was given it."""
+    return pickle.loads(zlib.decompress(packed))
+
+
+def _rows(work: Callable[[Any], Iterator[pa.RecordBatch]], item: bytes) -> list[dict[str, Any]]:
+    settle()
+    return [row for batch in work(unpickled(item)) for row in batch.to_pylist()]
 
 
 class TaskSource(DataSource):
@@ -91,22 +140,20 @@ class TaskReader(DataSourceReader):
     """A partition for each item."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.packed = options["tasks"]
+        self.work, self.items = options["work"], options["items"]
 
     def partitions(self) -> list[InputPartition]:
-        """(function, item) each."""
+        """One for each item."""
         settle()
-        work, items = pickle.loads(zlib.decompress(base64.b85decode(self.packed)))
-        return [InputPartition((work, item)) for item in items]
+        return [InputPartition(item) for item in _of_text(self.items)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Does the work of one."""
         if partition.value is None:
             return  # Spark makes one such partition where there is no item
         settle()
-        work, item = partition.value
-        yield from work(item)
+        yield from _of_text(self.work)(partition.value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get their item with their partition, not all items with the reader."""
-        return {"packed": ""}
+        """Tasks get the work with the reader, which goes to an executor once, and their item with their partition."""
+        return {"work": self.work, "items": ""}

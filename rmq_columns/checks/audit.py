@@ -7,22 +7,20 @@ forged by a message's body, and that file is looked at once more as a whole.
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rmq_columns.checks.findings import Finding, Findings
 from rmq_columns.checks.index import IndexState
 from rmq_columns.checks.log import check_log
 from rmq_columns.checks.queues import Key, QueueState
-from rmq_columns.checks.report import LogPart, LogReport
+from rmq_columns.checks.report import Known, LogPart, LogReport, QueueSummary, Sums
 from rmq_columns.checks.scope import Scope
-from rmq_columns.checks.tasks import DanglingTask, IndexTask, QueueTask
+from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import QueueSummary, Whole
+from rmq_columns.checks.whole import Whole
 from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
@@ -32,7 +30,34 @@ SMALL_PIECE_BYTES: Final = 16 << 20
 """Of queues and index, at least."""
 
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
-"""(what is done, how, pieces) -> their answers in order"""
+"""(what is done, how, pieces) -> their answers in order.  How: a function, or a `Sharing`."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Work for which all pieces need the same: large, and known before the first of them is done."""
+
+    work: Callable[[Any, Any], Any]
+    shared: Any
+
+    def __call__(self, piece: Any) -> Any:
+        return self.work(self.shared, piece)
+
+
+LogPiece = tuple[int, Sequence[LogPart]]
+"""(number of the store, parts of its log)"""
+
+
+class Reducer(Protocol):
+    """Looks at the log, and keeps what its parts say of their queues where they said it: there are queues x parts of it."""
+
+    def check(self, work: Sharing, pieces: Sequence[LogPiece]) -> Sequence[list[LogReport]]:
+        """Answers in order, without `edges` and `matched`."""
+        ...
+
+    def sums(self, number: int, recut: Collection[int], first: int) -> Sums:
+        """Of one store, of all parts of the files from `first` on; of those that begin at one of `recut` what was said last."""
+        ...
 
 
 @dataclass
@@ -64,8 +89,9 @@ class StoreAudit:
             yield Finding(code, file, -1, f"and {count} more of this kind", count)
 
 
-def audit(options: Options, scope: Scope, run: Run, pieces: int = 0) -> list[StoreAudit]:
+def audit(options: Options, scope: Scope, run: Run, pieces: int = 0, reducer: Reducer | None = None) -> list[StoreAudit]:
     """Look at everything.  pieces: in how many the work may be cut, about; 0: as `split_bytes` of the options says.
+    reducer: looks at the log in the place of `run`.
 
     Never raises for what is in the files; `BadOption`, `CannotRead` for what is no store."""
     scope = replace(scope, with_sequence=True, index_slots=scope.index_slots or options.hash_slots)
@@ -75,9 +101,9 @@ def audit(options: Options, scope: Scope, run: Run, pieces: int = 0) -> list[Sto
         options = replace(options, split_bytes=min(max(-(-size // pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
     _queues_and_index(stores, options, pieces, run)
     parts = log_parts(options, [one.listed for one in stores])
-    _logs(stores, parts, options.split_bytes, run)
-    for one in stores:
-        one.judge()
+    _logs(stores, parts, options.split_bytes, run if reducer is None else reducer)
+    for number, one in enumerate(stores):
+        one.judge(number, reducer)
     _dangling(stores, run)
     return [one.finish() for one in stores]
 
@@ -93,11 +119,14 @@ class _Store:
         self.whole = Whole(listed.files, own, listed.condition, self.found.findings, self.found.notes)
         self.whole.look_at_log_files()
         self.listed = replace(listed, files=replace(listed.files, log=self.whole.log))
+        self.recut: set[int] = set()
+        """where the files begin that were looked at once more"""
 
-    def judge(self) -> None:
+    def judge(self, number: int, reducer: Reducer | None) -> None:
         """Everything but the last pass."""
         self.found.reports = self.whole.reports
-        self.whole.judge(self.listed.topics, _unpacked)
+        sums = None if reducer is None else reducer.sums(number, self.recut, self.whole.bounds.start)
+        self.whole.judge(self.listed.topics, sums)
 
     def finish(self) -> StoreAudit:
         found, whole = self.found, self.whole
@@ -144,17 +173,16 @@ def check_small(piece: Sequence[tuple[int, QueueTask | IndexTask]]) -> list[tupl
     return [(number, *task.check()) for number, task in piece]
 
 
-def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run) -> None:
-    known = [_pack(one.whole.known()) for one in stores]
+def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run | Reducer) -> None:
+    work = Sharing(check_parts, [one.whole.known() for one in stores])
 
     def reports_of(chosen: Sequence[Sequence[LogPart]]) -> list[list[LogReport]]:
         pieces = [
-            (number, known[number], piece)
-            for number, own in enumerate(chosen)
-            for piece in _packed(own, lambda part: part.size, piece_bytes)
+            (number, piece) for number, own in enumerate(chosen) for piece in _packed(own, lambda part: part.size, piece_bytes)
         ]
         found: list[list[LogReport]] = [[] for _ in stores]
-        for (number, _, _), reports in zip(pieces, run("log", check_parts, pieces), strict=True):
+        answers = run("log", work, pieces) if callable(run) else run.check(work, pieces)
+        for (number, _), reports in zip(pieces, answers, strict=True):
             found[number] += reports
         return found
 
@@ -166,47 +194,40 @@ def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_by
             for own, names in zip(parts, forged, strict=True)
         ]
         for one, names, reports, more in zip(stores, forged, answers, reports_of(again), strict=True):
-            one.found.recut = len(names)
+            one.found.recut, one.recut = len(names), {report.start for report in more}
             reports[:] = [report for report in reports if report.name not in names] + more
     for one, reports in zip(stores, answers, strict=True):
         one.whole.take_log(reports)
 
 
-def check_parts(piece: tuple[int, bytes, Sequence[LogPart]]) -> list[LogReport]:
+def check_parts(known: Sequence[Known], piece: LogPiece) -> list[LogReport]:
     """Parts of one store's log."""
-    _, packed, parts = piece
-    known = _unpack(packed)
-    return [_packed_report(check_log(part, known)) for part in parts]
-
-
-def _packed_report(report: LogReport) -> LogReport:
-    """What grows with the number of queues is a tenth on its way, and until it is used."""
-    report.packed = _pack((report.edges, report.matched))
-    report.edges, report.matched, report.topics = {}, {}, {}
-    return report
-
-
-def _unpacked(report: LogReport) -> None:
-    report.edges, report.matched = _unpack(report.packed)
-    report.packed = b""
+    number, parts = piece
+    reports = [check_log(part, known[number]) for part in parts]
+    for report in reports:
+        report.topics = {}  # nobody asks
+    return reports
 
 
 def _dangling(stores: Sequence[_Store], run: Run) -> None:
-    pieces = []
+    pieces: list[tuple[int, Sequence[DanglingTask]]] = []
+    shared: dict[int, Dangling] = {}
     for number, one in enumerate(stores):
         if one.found.compared[0]:
-            tasks, common = one.whole.dangling()
-            packed = _pack(common)
-            pieces += [(number, packed, piece) for piece in _packed(tasks, lambda task: task.file.size, SMALL_PIECE_BYTES)]
-    for (number, _, _), findings in zip(pieces, run("queues against the log", check_dangling, pieces), strict=True):
+            tasks, shared[number] = one.whole.dangling()
+            pieces += [(number, piece) for piece in _packed(tasks, lambda task: task.file.size, SMALL_PIECE_BYTES)]
+    if not pieces:
+        return
+    answers = run("queues against the log", Sharing(check_dangling, shared), pieces)
+    for (number, _), findings in zip(pieces, answers, strict=True):
         for found in findings:
             stores[number].whole.findings.merge(found)
 
 
-def check_dangling(piece: tuple[int, bytes, Sequence[DanglingTask]]) -> list[Findings]:
+def check_dangling(shared: dict[int, Dangling], piece: tuple[int, Sequence[DanglingTask]]) -> list[Findings]:
     """Queue files with units that lead nowhere."""
-    _, packed, tasks = piece
-    return list(_unpack(packed).find(tasks))
+    number, tasks = piece
+    return list(shared[number].find(tasks))
 
 
 def _packed(items: Sequence[Any], size: Callable[[Any], int], most: int) -> Iterator[tuple[Any, ...]]:
@@ -221,12 +242,3 @@ def _packed(items: Sequence[Any], size: Callable[[Any], int], most: int) -> Iter
         total += size(item)
     if held:
         yield tuple(held)
-
-
-def _pack(value: Any) -> bytes:
-    """What many pieces share, small: some megabytes for each ten thousand queues become a tenth."""
-    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)
-
-
-def _unpack(packed: bytes) -> Any:
-    return pickle.loads(zlib.decompress(packed))

@@ -122,8 +122,17 @@ class LogReport:
     without_tag_entries: int = 0
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> messages"""
-    packed: bytes = b""
-    """edges and what matched, on the way"""
+
+
+@dataclass
+class QueueSummary:
+    """What the log has of one queue.  units: messages, of an inner batch one."""
+
+    units: int
+    first_offset: int
+    end_offset: int
+    first_physical_offset: int
+    last_physical_offset: int
 
 
 class Entry(NamedTuple):
@@ -148,6 +157,17 @@ class Step(NamedTuple):
     found: int
     from_at: int
     at: int
+
+
+@dataclass
+class Sums:
+    """What all parts of a log have of its queues, put together by somebody else than `Whole`."""
+
+    queues: dict[Key, QueueSummary] = field(default_factory=dict)
+    steps: dict[tuple[int, int], list[Step]] = field(default_factory=dict)
+    """(file start, begin) of a part -> queues that do not go on in it where they ended before, other than from 0 on"""
+    matched: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """as in `LogReport`"""
 
 
 def judge_step(step: Step, file: str, gaps: Ranges, fillers: Ranges, report: LogReport) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, slots_of
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, report_past
-from rmq_columns.checks.report import Edge, Known, LogReport, Step, judge_step
+from rmq_columns.checks.report import Edge, Known, LogReport, QueueSummary, Step, Sums, judge_step
 from rmq_columns.checks.scope import Scope, StoreFiles
 from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
 from rmq_columns.decode.dtypes import QUEUE_UNIT, records
@@ -36,17 +35,6 @@ DEFAULT_INDEX_BYTES: Final = 420_000_040
 ORPHANS_REPORTED_MAX: Final = 1000
 OPEN_INDEX_FILES: Final = 2
 """Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
-
-
-@dataclass
-class QueueSummary:
-    """What the log has of one queue.  units: messages, of an inner batch one."""
-
-    units: int
-    first_offset: int
-    end_offset: int
-    first_physical_offset: int
-    last_physical_offset: int
 
 
 class Whole:
@@ -192,11 +180,13 @@ class Whole:
         """Where the last message ends."""
         return next((one.start + one.end_at for one in reversed(self.reports) if one.units), self.bounds.start)
 
-    def join(self, unpacked: Callable[[LogReport], None]) -> None:
+    def join(self, sums: Sums | None) -> None:
         """Queue offsets must go on from file to file and from part to part.
 
-        What reports say of each queue is used up here, so that one after another may be `unpacked` just before.
+        sums: of the queues of all parts, where the reports have nothing of them; what these say is used up here.
         """
+        sums = Sums() if sums is None else sums
+        self.summaries, self._matched = sums.queues, sums.matched
         seen: dict[Key, tuple[int, int]] = {}
         holes: list[tuple[int, int]] = []
         fillers: list[tuple[int, int]] = []
@@ -205,9 +195,10 @@ class Whole:
             if one.start > end:
                 holes.append((end, one.start))
             end = one.start + self.log_bytes
-            unpacked(one)
             holes += [(one.start + begin, one.start + stop) for begin, stop in one.gaps]
             fillers += [(one.start + begin, one.start + stop) for begin, stop in one.fillers]
+            for step in sums.steps.get((one.start, one.begin), ()):
+                judge_step(step, one.name, holes, fillers, one)
             for key, edge in one.edges.items():
                 expected, at = seen.get(key, (edge.first, -1))
                 if edge.first != expected:
@@ -251,9 +242,9 @@ class Whole:
         """Of all index files."""
         return sum(max(one.count - 1, 0) for one in self.index)
 
-    def judge(self, topics: Any, unpacked: Callable[[LogReport], None] = lambda _: None) -> None:
-        """Everything but the last pass.  topics: as for `find_orphans`; unpacked: as for `join`."""
-        self.join(unpacked)
+    def judge(self, topics: Any, sums: Sums | None = None) -> None:
+        """Everything but the last pass.  topics: as for `find_orphans`; sums: as for `join`."""
+        self.join(sums)
         if self._scope.with_queues:
             self.find_orphans(topics)
         if self._scope.with_index:

@@ -2,17 +2,16 @@
 
 The checks are those of `rmq inspect verify` (`rmq_columns.checks`), done in Spark's tasks: queues and index files by themselves,
 then the log, read once, cut also inside its files, every message held against its queue unit and its index entries.  Only what
-was found comes back, and where each queue begins and ends in each part; the driver joins that.  What verify checks besides
-(checkpoint, configuration, consumer positions, strays) belongs to one machine and stays there.
+was found comes back; where each queue begins and ends in each part is put together by Spark (`audit_sums`).  What verify checks
+besides (checkpoint, configuration, consumer positions, strays) belongs to one machine and stays there.
 
 `is_clean`: no finding, in no store.
 """
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,30 +90,41 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
 
 def look(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> list[StoreAudit]:
     """The audit of each store, done by Spark's tasks.  Raises `BadOption`, `CannotRead`."""
+    from rmq_columns.checks.audit import Sharing
     from rmq_columns.checks.audit import audit as audit_stores
     from rmq_columns.checks.scope import Scope
+    from rmq_spark import tasks
+    from rmq_spark.jobs.audit_sums import QueueSums
     from rmq_spark.options import located
     from rmq_spark.session import watched
-    from rmq_spark.tasks import gathered
 
     options = located({**source.options, "paths": source.paths})
     pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * spark.sparkContext.defaultParallelism
     scope = Scope(not given["no_queues"], not given["no_index"], not given["no_crc"])
 
     def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        with watched(spark, what, progress):
-            rows = gathered(spark, partial(boxed, work), items)
-        return [pickle.loads(zlib.decompress(row["answer"])) for row in rows]
+        with watched(spark, what, progress), ExitStack() as held:
+            if isinstance(work, Sharing):
+                work = partial(sharing, work.work, held.enter_context(tasks.shared(spark, work.shared)))
+            rows = tasks.gathered(spark, partial(boxed, work), items)
+        return [tasks.unpickled(row["answer"]) for row in rows]
 
-    return audit_stores(options, scope, in_tasks, pieces)
+    with QueueSums(spark, progress) as sums:
+        return audit_stores(options, scope, in_tasks, pieces, sums)
+
+
+def sharing(work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
+    """In a task, with what all of them share."""
+    return work(shared.value, item)
 
 
 def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:
     """One row: what the work on this item gave."""
     import pyarrow as pa
 
-    answer = zlib.compress(pickle.dumps(work(item), pickle.HIGHEST_PROTOCOL), 1)
-    yield pa.record_batch({"answer": pa.array([answer], pa.binary())})
+    from rmq_spark.tasks import pickled
+
+    yield pa.record_batch({"answer": pa.array([pickled(work(item))], pa.binary())})
 
 
 # --- what is reported

@@ -52,7 +52,7 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0, how: int = signal.SIGK
 
         return called
 
-    with mock.patch.multiple(tasks, spread=wrapped(tasks.spread), gathered=wrapped(tasks.gathered)):
+    with mock.patch.multiple(tasks, spread=wrapped(tasks.spread), gathered=wrapped(tasks.gathered), tabled=wrapped(tasks.tabled)):
         yield
 
 
