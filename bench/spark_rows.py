@@ -92,6 +92,7 @@ def _run(spark: SparkSession, store: Made, job: str, *, may_find: bool = False, 
     module = module_of(job)
     own, options = arguments_of(module.PARAMETERS, {"includeSystemTopics": "true", **given})
     outcome: Outcome = module.run(spark, Source((str(store.root),), options), own, silent)
+    outcome.close()
     if not outcome.is_clean and not may_find:
         raise SystemExit(f"{job} of a clean store: {outcome.verdict}")
     return outcome

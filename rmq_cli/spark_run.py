@@ -86,6 +86,7 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
             outcome.zone = request.zone
             if common["out"]:
                 _write_found(spark, outcome, request)
+            outcome.close()
     finally:
         clear_progress()
         if outcome is not None:  # what was found after hours is printed also when the disk is full, or nobody waits any longer

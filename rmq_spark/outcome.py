@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,6 +100,13 @@ class Outcome:
     """how many were looked at; None: the job does not count them"""
     zone: Zone = None
     """in which times are shown; None: this machine's"""
+    release: Callable[[], None] | None = None
+    """lets go what the frames are made of, if that was computed already"""
+
+    def close(self) -> None:
+        """Spark keeps nothing of it any longer; a frame that is asked for now is computed anew."""
+        if self.release is not None:
+            self.release()
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` prints."""

@@ -16,18 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
-from rmq_spark.jobs.diff_passes import (
-    BEHIND,
-    DIFFERS,
-    LATER,
-    LOST,
-    NO_QUEUE,
-    ONLY_FIRST,
-    ONLY_SECOND,
-    QUEUE,
-    Compared,
-    compare,
-)
+from rmq_spark.jobs.diff_passes import DIFFERS, ONLY_FIRST, ONLY_SECOND, Compared, compare
+from rmq_spark.jobs.diff_ranges import BEHIND, LATER, LOST, NO_QUEUE, QUEUE
+from rmq_spark.kept import Keep, keeping, keeps
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
@@ -56,20 +47,23 @@ def diff(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     paths: two stores, or one and `other`.  options: the parameters of the job; the rest are the format's.
     """
     given, rest = arguments_of(PARAMETERS, options)
-    return compare(spark, source_of(paths, rest), given, silent).messages
+    with keeping() as keep:
+        return compare(spark, source_of(paths, rest), given, silent, keep).messages
 
 
 def ranges(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """What one side lacks at an end of a queue: brokerName, topic, queueId, side, outcome, firstOffset, endOffset, count."""
     given, rest = arguments_of(PARAMETERS, options)
-    return compare(spark, source_of(paths, rest), given, silent).ranges
+    with keeping() as keep:
+        return compare(spark, source_of(paths, rest), given, silent, keep).ranges
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """For the command line."""
     from pyspark.sql import functions as F
 
-    found = compare(spark, source, given, progress)
+    found = compare(spark, source, given, progress, keep)
     with watched(spark, "count", progress):
         counts = {row["outcome"]: row["count"] for row in found.messages.groupBy("outcome").count().collect()}
         by_range = (

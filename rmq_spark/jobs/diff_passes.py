@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
+from rmq_spark.jobs.diff_ranges import QUEUE, ranges_of
+from rmq_spark.kept import Keep
 from rmq_spark.measuring import has, lenient
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
@@ -27,7 +29,6 @@ BORDERS_MAX: Final = 200_000
 given to the tasks by the driver."""
 TOGETHER_MAX: Final = 200_000
 """Rows that one task joins faster than Spark shuffles them."""
-QUEUE: Final = ("brokerName", "topic", "queueId")
 BLOCK: Final = (*QUEUE, "block")
 FIELDS: Final = (
     "body",
@@ -47,7 +48,6 @@ _MESSAGES: Final = (
     " properties binary, otherProperties binary"
 )
 ONLY_FIRST, ONLY_SECOND, DIFFERS = "only in the first", "only in the second", "differs"
-BEHIND, LOST, LATER, NO_QUEUE = "behind", "lost", "begins later", "no queue"
 
 
 @dataclass
@@ -103,7 +103,7 @@ def tasks_of(source: Source, given: Mapping[str, Any]) -> list[DigestTask]:
     return found
 
 
-def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress) -> Compared:
+def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress, keep: Keep) -> Compared:
     """All passes.  Raises `BadOption`, `CannotRead`."""
     from pyspark.sql import functions as F
 
@@ -111,24 +111,24 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progr
     from rmq_spark.tasks import spread
 
     tasks = tasks_of(source, given)
-    parts = spread(spark, digest_split, tasks, DIGESTS).persist()
+    parts = keep(spread(spark, digest_split, tasks, DIGESTS))
     with watched(spark, "digest both stores", progress):
         parts_of_side = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
         sizes = F.sum(F.when(F.isnull("topic"), F.col("sum0"))).alias("bytes")
         totals = parts_of_side.agg(F.sum("count").alias("count"), sizes).collect()
         parts = _together(parts)
     sound = parts.where("topic is not null")
-    blocks, queues = _joined(sound).persist(), _queues(sound).persist()
+    blocks, queues = keep(_joined(sound)), keep(_queues(sound))
     held = blocks.join(queues.select(*QUEUE, "low", "high", "isEven"), list(QUEUE))
     first, last = F.col("block") * BLOCK_OFFSETS, (F.col("block") + 1) * BLOCK_OFFSETS
     is_common = (F.col("block") < 0) | ((first < F.col("high")) & (last > F.col("low")))
     is_border = (F.col("block") >= 0) & ~F.col("isEven") & ((first < F.col("low")) | (last > F.col("high")))
-    different = held.where("isDifferent").where(is_common).withColumn("isBorder", is_border).persist()
-    borders = _border_blocks(queues).persist()
+    different = keep(held.where("isDifferent").where(is_common).withColumn("isBorder", is_border))
+    borders = keep(_border_blocks(queues))
     with watched(spark, "compare blocks", progress):
         equal, same = _equal_blocks(blocks, F.col("startsAlike") & F.col("endsAlike"))
         edges = borders.count()
-    bounded = _bounded(spark, sound, tasks, borders, edges, progress)
+    bounded = _bounded(spark, sound, tasks, borders, edges, progress, keep)
     again = None
     if bounded is not None:
         joined = _joined(bounded)
@@ -137,19 +137,19 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progr
         equal, same = equal + more[0], same + more[1]
     suspects = different.where("not isBorder").select(*BLOCK)
     suspects = suspects if again is None else suspects.unionByName(again).distinct()
-    suspects = suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)).persist()
+    suspects = keep(suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)))
     with watched(spark, "compare borders", progress):
         number = suspects.count()
         is_even = not edges and not queues.where("not isEven").limit(1).collect()
         in_order = suspects.orderBy("block", *QUEUE).limit(given["max_blocks"])
         chosen = in_order.collect() if number else []
     nothing = spark.createDataFrame([], _MESSAGES)
-    messages = _messages(spark, sound, tasks, chosen, given["exact"], progress) if chosen else nothing
+    messages = keep(_messages(spark, sound, tasks, chosen, given["exact"], progress, keep)) if chosen else nothing
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
     ranges = spark.createDataFrame([], _RANGES)
     if not is_even:
-        ranges = _ranges(sound, queues, bounded, same_places=same_places)
+        ranges = keep(ranges_of(sound, queues, bounded, same_places=same_places))
     every = queues.join(counted, list(QUEUE), "left").na.fill({"differentBlocks": 0})
     return Compared(
         every,
@@ -250,7 +250,7 @@ def _border_blocks(queues: DataFrame) -> DataFrame:
 
 
 def _bounded(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, progress: Progress
+    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, progress: Progress, keep: Keep
 ) -> DataFrame | None:
     """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any.
 
@@ -267,7 +267,7 @@ def _bounded(
         edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect()
         if not edges:
             continue
-        found = spread(spark, digest_split, _again(spark, parts, tasks, edges, progress), DIGESTS).persist()
+        found = keep(spread(spark, digest_split, _again(spark, parts, tasks, edges, progress), DIGESTS))
         with watched(spark, "digest the ends of queues", progress):
             found = _together(found)
         every = found if every is None else every.unionByName(found)
@@ -297,69 +297,17 @@ def _again(
     return [replace(tasks[number], wanted=own) for number, own in sorted(of_task.items())]
 
 
-def _ranges(parts: DataFrame, queues: DataFrame, bounded: DataFrame | None, *, same_places: bool) -> DataFrame:
-    """Offsets that one side lacks at an end of a queue, or all of it, and what that means."""
-    from pyspark.sql import functions as F
-
-    log = parts.groupBy().agg(
-        *(F.min(F.when(F.col("side") == side, F.col("minPhysicalOffset"))).alias(f"logStart_{side}") for side in (0, 1)),
-        *(F.max(F.when(F.col("side") == side, F.col("endPhysicalOffset"))).alias(f"logEnd_{side}") for side in (0, 1)),
-    )
-    if bounded is None:
-        known = queues.select(*QUEUE).withColumn("ahead", F.lit(None).cast("long")).withColumn("before", F.lit(None).cast("long"))
-    else:
-        known = bounded.groupBy(*QUEUE).agg(
-            F.min("aheadPhysicalOffset").alias("ahead"), F.max("beforePhysicalOffset").alias("before")
-        )
-    rows = queues.where("not isEven").join(known, list(QUEUE), "left").crossJoin(log)
-    made = []
-    for lacks, has_it in ((0, 1), (1, 0)):
-        is_gone = F.col(f"firstOffset_{lacks}").isNull() & F.col(f"firstOffset_{has_it}").isNotNull()
-        apart = F.lit(same_places)
-        kept: tuple[tuple[Expression, Expression, Expression, Expression], ...] = (
-            (
-                ~is_gone & (F.col(f"endOffset_{lacks}") < F.col(f"endOffset_{has_it}")),
-                F.col("high"),
-                F.col(f"endOffset_{has_it}"),
-                F.when(apart & (F.col("ahead") < F.col(f"logEnd_{lacks}")), LOST).otherwise(BEHIND),
-            ),
-            (
-                ~is_gone & (F.col(f"firstOffset_{lacks}") > F.col(f"firstOffset_{has_it}")),
-                F.col(f"firstOffset_{has_it}"),
-                F.col("low"),
-                F.when(apart & (F.col("before") >= F.col(f"logStart_{lacks}")), LOST).otherwise(LATER),
-            ),
-            (
-                is_gone,
-                F.col(f"firstOffset_{has_it}"),
-                F.col(f"endOffset_{has_it}"),
-                F.when(apart & (F.col(f"firstPlace_{has_it}") >= F.col(f"logEnd_{lacks}")), BEHIND)
-                .when(apart & (F.col(f"endPlace_{has_it}") <= F.col(f"logStart_{lacks}")), LATER)
-                .otherwise(NO_QUEUE),
-            ),
-        )
-        for condition, begin, end, outcome in kept:
-            made.append(
-                rows.where(condition).select(
-                    *QUEUE,
-                    F.lit("first" if lacks == 0 else "second").alias("side"),
-                    outcome.alias("outcome"),
-                    begin.alias("firstOffset"),
-                    end.alias("endOffset"),
-                    (end - begin).alias("count"),
-                )
-            )
-    found = made[0]
-    for one in made[1:]:
-        found = found.unionByName(one)
-    return found.where("count > 0").persist()
-
-
 # --- messages
 
 
 def _messages(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: list[Any], is_exact: bool, progress: Progress
+    spark: SparkSession,
+    parts: DataFrame,
+    tasks: list[DigestTask],
+    blocks: list[Any],
+    is_exact: bool,
+    progress: Progress,
+    keep: Keep,
 ) -> DataFrame:
     """The messages of these blocks that differ, or that one side lacks."""
     from pyspark.sql import Window
@@ -368,7 +316,7 @@ def _messages(
     from rmq_columns.read.digests import DETAILS, detail_split
     from rmq_spark.tasks import spread
 
-    details = spread(spark, detail_split, _again(spark, parts, tasks, blocks, progress), DETAILS).persist()
+    details = keep(spread(spark, detail_split, _again(spark, parts, tasks, blocks, progress), DETAILS))
     with watched(spark, "look into blocks", progress):
         details = _together(details)
     key = (*QUEUE, "queueOffset", "nth")
@@ -399,4 +347,4 @@ def _messages(
         F.col("physicalOffset_1").alias("otherPhysicalOffset"),
         F.col("properties_0").alias("properties"),
         F.col("properties_1").alias("otherProperties"),
-    ).persist()
+    )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
+from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import WORST, collected, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, picked
@@ -138,7 +139,8 @@ def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | No
     return grouped.where("copies > 1").withColumn("places", F.transform("places", lambda one: one.dropFields("number")))
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """Both passes; the second only when a hash came twice."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -152,11 +154,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         F.expr("count_if(isPacked)").alias("packed"),
         F.expr(f"count_if({CORRUPT} is not null)").alias("corrupt"),
     )
-    twice = candidates(every.observe(seen, *counts)).persist()
+    twice = keep(candidates(every.observe(seen, *counts)))
     with watched(spark, "counting keys", progress):
         suspects = twice.count()
         totals = observed(seen, every, *counts)
-    found = found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS).persist()
+    found = keep(found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS))
     with watched(spark, "comparing those that came twice", progress):
         sums = _sums(found) if suspects else []
         worst = collected(found.orderBy(F.desc("copies"), "topic", "key")) if suspects else []

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
+from rmq_spark.kept import Keep, keeps
 from rmq_spark.known import brokers_of
 from rmq_spark.measuring import (
     OF_LOG_ONLY,
@@ -254,11 +255,12 @@ def retry_group(topic: str, groups: set[str]) -> str | None:
     return max(owners, key=len, default=name.partition("+")[0])
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """Queues of groups, their sums, and what is wrong with positions."""
     from pyspark.sql import functions as F
 
-    every = rows(spark, source, given).persist()
+    every = keep(rows(spark, source, given))
     with watched(spark, "queues", progress):
         total = every.agg(
             F.count("*").alias("rows"),

@@ -20,6 +20,8 @@ from rmq_columns.shown import span_text
 from rmq_spark import consumption
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
+from rmq_spark.kept import Keep, keeps
+from rmq_spark.known import brokers_of
 from rmq_spark.measuring import (
     APPROXIMATE,
     SUFFIX,
@@ -61,6 +63,7 @@ STEP_BITS: Final = 7
 NEVER_MS: Final = 1 << 62
 """No message is so late."""
 KEY: Final = ("brokerName", "topic", "queueId", "class")
+NO_TRACE: Final = "no message trace in {}: nothing is known of consumption"
 
 
 def latency(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -160,13 +163,14 @@ def quantile_name(quantile: float) -> str:
     return f"p{quantile * 100:g}".replace(".", "_")
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """Counts once, the worst messages once; trace and join where there is one."""
     from pyspark.sql import functions as F
 
     limit = None if given["max_latency"] is None else span_text(given["max_latency"])
     late_ms = NEVER_MS if limit is None else given["max_latency"]
-    found = counts(spark, source, given, late_ms).persist()
+    found = keep(counts(spark, source, given, late_ms))
     with watched(spark, "latencies", progress):
         total = found.agg(
             F.sum(F.when(F.col("topic").isNotNull(), F.col("messages"))).alias("messages"),
@@ -225,7 +229,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     )
     if skewed:
         _report_clocks(spark, source, outcome, progress)
-    _report_consumption(spark, source, given, outcome, progress)
+    _report_consumption(spark, source, given, outcome, progress, keep)
     return outcome
 
 
@@ -256,17 +260,22 @@ def _report_clocks(spark: SparkSession, source: Source, outcome: Outcome, progre
     outcome.frames["clockSkew"] = by_host
 
 
-def _report_consumption(spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, progress: Progress) -> None:
+def _report_consumption(
+    spark: SparkSession, source: Source, given: dict[str, Any], outcome: Outcome, progress: Progress, keep: Keep
+) -> None:
     from pyspark.sql import functions as F
 
     topic = given["trace_topic"]
-    traced = consumption.traces(spark, source, topic).persist()
+    if all(broker.isConfigured and not broker.may_have(topic) for broker in brokers_of(source)):  # spares a pass over the log
+        outcome.notes.append(NO_TRACE.format(topic))
+        return
+    traced = keep(consumption.traces(spark, source, topic))
     with watched(spark, "trace", progress):
         kinds = {row["traceType"]: row["count"] for row in traced.groupBy("traceType").count().collect()}
     if not kinds:
-        outcome.notes.append(f"no message trace in {topic}: nothing is known of consumption")
+        outcome.notes.append(NO_TRACE.format(topic))
         return
-    deliveries = consumption.consumed(spark, source, traced).persist()
+    deliveries = keep(consumption.consumed(spark, source, traced))
     groups = consumption.by_group(deliveries)
     with watched(spark, "consumption", progress):
         rows = collected(groups.orderBy("successRate", F.desc("deliveries"), "group", "topic"))

@@ -32,6 +32,7 @@ from rmq_spark.jobs import RANGE, Source, loss_waiting
 from rmq_spark.jobs import loss_verdicts as sql
 from rmq_spark.jobs.loss_match import Matching
 from rmq_spark.jobs.loss_tables import LABELS, VERDICTS, WRONG, of_findings, of_groups, of_positions, of_topics
+from rmq_spark.kept import Keep, keeping, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS
 from rmq_spark.measuring import collected, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot
@@ -69,11 +70,12 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     those of the format.  Raises `BadOption`.
     """
     given, rest = arguments_of(PARAMETERS, options)
-    return judge(Matching(spark, source_of(paths, rest), given), silent)[0].drop("units")
+    with keeping() as keep:
+        return judge(Matching(spark, source_of(paths, rest), given), silent, keep)[0].drop("units")
 
 
-def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, int]:
-    """(verdicts, persisted; the log; how many messages the ledger does not have)."""
+def judge(job: Matching, progress: Progress, keep: Keep) -> tuple[DataFrame, DataFrame, int]:
+    """(verdicts, kept; the log; how many messages the ledger does not have)."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -82,7 +84,7 @@ def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, int]
     own = f"size({sql.HERE}))"
     matched = job.matched(log.observe(bits, *job.detour_bits()))
     unknown = F.expr(f"sum(if(claimed is null, {own}, 0))").alias("unknown")
-    met = job.met(matched.observe(seen, unknown)).persist()
+    met = keep(job.met(matched.observe(seen, unknown)))
     with watched(job.spark, "matching ledger and log", progress):
         met.count()
     verdicts = job.verdicts(met, job.detours(observed(bits, log, *job.detour_bits())))
@@ -91,11 +93,11 @@ def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, int]
     if there & {"lost", "unknown"}:
         verdicts = job.unreadable(verdicts)
     if "waiting" in there:
-        verdicts = loss_waiting.judged(job.spark, job.source, verdicts)
+        verdicts = loss_waiting.judged(job.spark, job.source, verdicts, keep)
     if job.has_one_identity:
-        return verdicts.persist(), log, int(observed(seen, matched, unknown)["unknown"] or 0)
+        return keep(verdicts), log, int(observed(seen, matched, unknown)["unknown"] or 0)
     with watched(job.spark, "what the ledger does not have", progress):
-        return verdicts.persist(), log, job.not_in_ledger(log).count()
+        return keep(verdicts), log, job.not_in_ledger(log).count()
 
 
 def ahead(job: Matching) -> DataFrame:
@@ -129,21 +131,22 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """Join once, keep the verdicts, and sum them up."""
     from pyspark.sql import functions as F
 
     with watched(spark, "reading the ledger", progress):
         job = Matching(spark, source, given)
-    verdicts, log, more = judge(job, progress)
+    verdicts, log, more = judge(job, progress, keep)
     with watched(spark, "summing up", progress):
         sums = verdicts.groupBy("topic", "verdict").agg(
             F.count("*").alias("n"), F.expr("count_if(size(deadIn) > 0)").alias("dead")
         )
         by_topic = sums.collect()
-        groups = by_group(job, verdicts).persist()
+        groups = keep(by_group(job, verdicts))
         passed = collected(groups.orderBy(F.desc("passedWrong"), F.desc("notYet"), "group", "topic"))
-        positions = ahead(job).persist()
+        positions = keep(ahead(job))
         of_ahead, ahead_count = collected(positions.orderBy(F.desc("ahead"))), positions.count()
         verdicts = verdicts.drop("units")
         findings = verdicts.where(F.col("verdict").isin(list(WRONG)))

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rmq_spark.jobs import Source
+from rmq_spark.kept import Keep
 from rmq_spark.progress import on_its_way, progress_of, timer_passed
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _STATE: Final = f"""case
     else {on_its_way("due", "delayOffsets is not null", "state in ('undelivered', 'unknown')")} end"""
 
 
-def judged(spark: SparkSession, source: Source, verdicts: DataFrame) -> DataFrame:
+def judged(spark: SparkSession, source: Source, verdicts: DataFrame, keep: Keep) -> DataFrame:
     """The same rows; those that are `waiting` get the verdict that the broker's progress allows."""
     from pyspark.sql import functions as F
 
@@ -40,7 +41,7 @@ def judged(spark: SparkSession, source: Source, verdicts: DataFrame) -> DataFram
 
     progress = progress_of(spark, source)
     found = (
-        promises(spark, source, progress)[0]
+        promises(spark, source, progress, keep)[0]
         .where("kind <> 'pop'")
         .select(
             F.col("brokerName").alias("foundBrokerName"),

@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_columns.errors import BadOption
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
+from rmq_spark.kept import Keep, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS, read_ledger
-from rmq_spark.measuring import collected, source_of
+from rmq_spark.measuring import collected, extent, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, options_of
+from rmq_spark.previous import hot_buckets, stretch_of, with_previous
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
 from rmq_wire.implied.topics import COPY_PREFIXES
@@ -73,18 +75,20 @@ EXAMPLES: Final = (
     "/data/brokers --by keys --ledger sent.csv --sequence ledger:n",
 )
 FOUND: Final = "order is broken"
+KEY: Final = ("topic", "key", "brokerName", "queueId")
+"""What is in order in the log."""
 
 
 def order(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each break: kind, topic, key, brokerName, queueId, queueOffset, physicalOffset, storeTimestamp, sequence, and
     `previous` with the same of the message before it.
 
-    options: the parameters, those of the format.  Raises `BadOption`.
+    Looks at once which keys have many messages, which reads the log.  options: the parameters, those of the format.
+    Raises `BadOption`.
     """
     given, rest = arguments_of(PARAMETERS, options)
     source = source_of(paths, rest)
-    rows = scanned(spark, source, given).persist()
-    return found_in(spark, rows, given)
+    return found_in(spark, source, scanned(spark, source, given), given)
 
 
 def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFrame:
@@ -133,11 +137,16 @@ def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFr
     return own.withColumn("sequence", F.expr("try_cast(trim(sequence) as bigint)"))
 
 
-def found_in(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFrame:
-    """All breaks of what was scanned, as `order` says."""
+def found_in(spark: SparkSession, source: Source, rows: DataFrame, given: dict[str, Any]) -> DataFrame:
+    """All breaks of what was scanned, as `order` says.  Counts the rows of keys at once."""
     own = keyed(spark, rows, given)
-    found = moves(own).unionByName(of_queues(rows)).unionByName(seams(rows, given["clock_tolerance"]))
-    return sequence_breaks(own).unionByName(found) if given["sequence"] else found
+    log_bytes, span_ms = extent(source)
+    hot = hot_buckets(rows.where("tag = 'keyed'"), ("topic", "key"))
+    found = moves(own, hot, span_ms).unionByName(of_queues(rows)).unionByName(seams(rows, given["clock_tolerance"]))
+    if not given["sequence"]:
+        return found
+    hot = hot_buckets(rows.where("tag = 'keyed'"), KEY) if hot else hot
+    return sequence_breaks(own, hot, log_bytes).unionByName(found)
 
 
 def _place() -> Any:
@@ -146,23 +155,23 @@ def _place() -> Any:
     return F.struct(*PREVIOUS)
 
 
-def sequence_breaks(own: DataFrame) -> DataFrame:
-    """Within a queue, in the order of the log."""
+def sequence_breaks(own: DataFrame, hot: list[int], log_bytes: int) -> DataFrame:
+    """Within a queue, in the order of the log.  hot: buckets of `KEY`."""
     from pyspark.sql import functions as F
-    from pyspark.sql.window import Window
 
-    of_key = Window.partitionBy("topic", "key", "brokerName", "queueId").orderBy("physicalOffset")
-    rows = own.where("sequence is not null").withColumn("previous", F.lag(_place()).over(of_key))
+    stretch = F.expr(f"physicalOffset div {stretch_of(log_bytes)}")
+    numbered = own.where("sequence is not null")
+    rows = with_previous(numbered, KEY, ("physicalOffset",), _place(), hot, stretch)
     return rows.where("sequence < previous.sequence").withColumn("kind", F.lit("sequence")).select(*COLUMNS)
 
 
-def moves(own: DataFrame) -> DataFrame:
-    """From queue to queue, by store time."""
+def moves(own: DataFrame, hot: list[int], span_ms: int) -> DataFrame:
+    """From queue to queue, by store time.  hot: buckets of topic and key."""
     from pyspark.sql import functions as F
-    from pyspark.sql.window import Window
 
-    of_key = Window.partitionBy("topic", "key").orderBy("storeTimestamp", "brokerName", "physicalOffset")
-    rows = own.withColumn("previous", F.lag(_place()).over(of_key))
+    stretch = F.expr(f"unix_millis(storeTimestamp) div {stretch_of(span_ms)}")
+    order = ("storeTimestamp", "brokerName", "physicalOffset")
+    rows = with_previous(own, KEY[:2], order, _place(), hot, stretch)
     moved = rows.where("previous.queueId <> queueId or previous.brokerName <> brokerName")
     return moved.withColumn("kind", F.lit("moved")).select(*COLUMNS)
 
@@ -197,14 +206,15 @@ def seams(rows: DataFrame, tolerance_ms: int) -> DataFrame:
     return order_broken.select(*COLUMNS).unionByName(clock.select(*COLUMNS))
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """One pass over the store; windows over what is sharded."""
     from pyspark.sql import functions as F
 
-    rows = scanned(spark, source, given).persist()
+    rows = keep(scanned(spark, source, given))
     with watched(spark, "reading the log", progress):
         tags = {row["tag"]: row["count"] for row in rows.groupBy("tag").count().collect()}
-    found = found_in(spark, rows, given).persist()
+    found = keep(found_in(spark, source, rows, given))
     with watched(spark, "comparing by key", progress):
         sums = found.groupBy("kind", "topic").agg(F.count("*").alias("breaks"), F.count_distinct("key").alias("keys")).collect()
         first = found.orderBy(F.expr(f"array_position(array{KINDS}, kind)"), "topic", "key", "storeTimestamp", "physicalOffset")

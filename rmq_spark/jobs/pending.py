@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
+from rmq_spark.kept import Keep, keeps, nothing
 from rmq_spark.measuring import collected, small_table, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import options_of, refuse_ranges
@@ -92,13 +93,13 @@ def pending(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return open_ones(promises(spark, source, progress_of(spark, source))[0], given)
 
 
-def promises(spark: SparkSession, source: Source, progress: DataFrame) -> tuple[DataFrame, DataFrame]:
+def promises(spark: SparkSession, source: Source, progress: DataFrame, keep: Keep = nothing) -> tuple[DataFrame, DataFrame]:
     """(every promise of the log, with its state; the rows of the log that were looked at).  progress: of `progress_of`."""
     from pyspark.sql import functions as F
 
     from rmq_spark.jobs import pending_rows as of
 
-    rows = of.log_rows(spark, source).persist()
+    rows = keep(of.log_rows(spark, source))
     options = options_of(source, ("topics", "queueIds"), mode="DROPMALFORMED", includeSystemTopics="true")
     held = small_table(Source(source.paths, options), "consumerOffsets")
     names = ("brokerName", "group", "topic", "queueId", "offset")
@@ -131,14 +132,15 @@ def now_ms(given: dict[str, Any]) -> int:
     return round(time.time() * 1000) if given["now"] is None else int(given["now"])
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """One pass over the log; everything else is joins of what waits."""
     from pyspark.sql import functions as F
 
     refuse_ranges(source, "pending")
     given = {**given, "now": now_ms(given)}
-    every, rows = promises(spark, source, progress_of(spark, source))
-    every = every.persist()
+    every, rows = promises(spark, source, progress_of(spark, source), keep)
+    every = keep(every)
     with watched(spark, "reading the log", progress):
         states = {
             (row["kind"], row["state"]): row["n"] for row in every.groupBy("kind", "state").agg(F.count("*").alias("n")).collect()
@@ -148,15 +150,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     late = every.where(F.col("latenessMs") > given["max_lateness"])
     due = "; ".join(f"count_if(overdueMs > {-ms}) as `{name}`" for name, ms in STEPS.items())
     with watched(spark, "summing up", progress):
-        by_topic = (
-            waiting.groupBy("kind", "topic")
-            .agg(
+        by_topic = keep(
+            waiting.groupBy("kind", "topic").agg(
                 F.count("*").alias("waiting"),
                 F.expr("count_if(isOverdue)").alias("overdue"),
                 F.unix_millis(F.min("dueTimestamp")).alias("firstDue"),
                 F.unix_millis(F.max("dueTimestamp")).alias("lastDue"),
             )
-            .persist()
         )
         kinds = {
             row["kind"]: row

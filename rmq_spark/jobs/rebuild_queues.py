@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
 from rmq_spark.jobs.rebuild_rounds import build
+from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
@@ -141,7 +142,8 @@ def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> Dat
 # --- reporting
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """For the command line."""
     options, made = build(spark, source, given, progress)
     queues = [(one, key, queue) for one in made for key, queue in one.queues.items()]
@@ -166,7 +168,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     outcome.plots = [_plot(queues)]
     outcome.notes = _notes(made, given)
     if given["compare"]:
-        problems += _compare(spark, options, made, progress, outcome)
+        problems += _compare(spark, options, made, progress, outcome, keep)
     verdict = f"{len(queues)} queues with {units} units"
     verdict += ", equal to the store's" if given["compare"] and outcome.is_clean else ""
     outcome.verdict = f"{verdict}; {', '.join(problems)}" if problems else verdict
@@ -185,13 +187,15 @@ def problems_of(made: Sequence[Made]) -> list[str]:
     return [f"{count} {what}" for what, count in counts.items() if count]
 
 
-def _compare(spark: SparkSession, options: Options, made: list[Made], progress: Progress, outcome: Outcome) -> list[str]:
+def _compare(
+    spark: SparkSession, options: Options, made: list[Made], progress: Progress, outcome: Outcome, keep: Keep
+) -> list[str]:
     """Adds what the comparison found; what is wrong."""
     from pyspark.sql import functions as F
 
     from rmq_columns.rebuild.compare import SOUND
 
-    rows = compared(spark, options, made).persist()
+    rows = keep(compared(spark, options, made))
     with watched(spark, "compare with the store's queues", progress):
         counts = {row["outcome"]: row["count"] for row in rows.groupBy("outcome").count().collect()}
         worst = rows.where(~F.col("outcome").isin(*SOUND)).orderBy(F.desc("differentUnits"), "topic", "queueId").limit(WORST)

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.jobs.lag import retry_group
+from rmq_spark.jobs.retries_origins import CHAIN, origins_of
+from rmq_spark.kept import Keep, keeps, nothing
 from rmq_spark.known import brokers_of
 from rmq_spark.ledger import MESSAGE_ID, place_of
 from rmq_spark.measuring import (
@@ -53,7 +55,6 @@ STATES: Final = (DEAD, WAITING, UNDELIVERED, UNREAD, CONSUMED, UNKNOWN)
 RETRY: Final = "retry"
 """Kind of a copy, as DEAD and WAITING are."""
 WAITING_ROOMS: Final = (SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC)
-CHAIN: Final = ("brokerName", "group", "chain")
 
 
 def retries(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -67,12 +68,15 @@ def retries(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     return chains(spark, source_of(paths, rest))
 
 
-def chains(spark: SparkSession, source: Source) -> DataFrame:
-    """As `retries`.  Reads the log twice: once for the copies, once for the origins."""
+def chains(spark: SparkSession, source: Source, keep: Keep = nothing) -> DataFrame:
+    """As `retries`.  Reads the log for the copies and once more for their origins; of both only what may matter is shuffled.
+
+    Where the copies' sums are not kept, those are looked for three times: for what they are, and for which origins to look.
+    """
     from pyspark.sql import functions as F
 
     progress = progress_of(spark, source)
-    found = _summed(copies(spark, source))
+    found = keep(_summed(copies(spark, source)))
     positions = [
         (row["brokerName"], row["group"], row["topic"], row["queueId"], row["offset"])
         for row in small_table(Source(source.paths, without(source.options, ("topics", "queueIds"))), "consumerOffsets")
@@ -90,7 +94,7 @@ def chains(spark: SparkSession, source: Source) -> DataFrame:
     )
     judged = found.join(F.broadcast(held), ["brokerName", "group", "lastTopic", "lastQueueId"], "left")
     judged = judged.join(F.broadcast(progress), "brokerName", "left").withColumn("due", _due()).withColumn("state", state)
-    origins = _origins(spark, source, found.select(*CHAIN, "uniqKey", "originPlace"))
+    origins = origins_of(spark, source, found.select(*CHAIN, "uniqKey", "originPlace"))
     traced = judged.join(origins, list(CHAIN), "left").withColumn("originInLog", F.col("originOffset").isNotNull())
     traced = traced.withColumn("originTopic", F.coalesce("originTopicFound", "originTopic"))
     topics = source.topics()
@@ -240,44 +244,12 @@ def _summed(found: DataFrame) -> DataFrame:
     )
 
 
-def _origins(spark: SparkSession, source: Source, wanted: DataFrame) -> DataFrame:
-    """Of the chains whose origin is in the log: originTopicFound, originQueueId, originOffset, originStoreTimestamp.
-
-    By its place, or by its unique key where that is all that is known.  The inner joins let Spark send the few chains to the many
-    messages.
-    """
-    from pyspark.sql import functions as F
-
-    options = lenient(without(source.options, ("topics", "queueIds", "columns")))
-    columns = "brokerName,topic,queueId,queueOffset,physicalOffset,uniqKey,storeTimestamp"
-    read = Source(source.paths, options).read(spark, "messages", columns=columns).where("topic is not null")
-    stored = read.select(
-        F.col("brokerName").alias("storedAt"),
-        F.col("topic").alias("originTopicFound"),
-        F.col("queueId").alias("originQueueId"),
-        F.col("queueOffset").alias("originOffset"),
-        "physicalOffset",
-        F.col("uniqKey").alias("storedKey"),
-        F.col("storeTimestamp").alias("originStoreTimestamp"),
-    )
-    same_broker = F.col("brokerName") == F.col("storedAt")
-    same_key = F.col("uniqKey").isNull() | F.col("storedKey").isNull() | (F.col("uniqKey") == F.col("storedKey"))
-    is_copy = F.col("originTopicFound").startswith(RETRY_PREFIX) | F.col("originTopicFound").startswith(DLQ_PREFIX)
-    placed = wanted.where("originPlace is not null").join(stored, same_broker & (F.col("originPlace") == F.col("physicalOffset")))
-    keyed = wanted.where("originPlace is null").join(
-        stored.where(~is_copy), same_broker & (F.col("uniqKey") == F.col("storedKey"))
-    )
-    first = F.min(F.struct("physicalOffset", "originTopicFound", "originQueueId", "originOffset", "originStoreTimestamp"))
-    every = placed.where(same_key).unionByName(keyed).groupBy(*CHAIN).agg(first.alias("one"))
-    parts = ("originTopicFound", "originQueueId", "originOffset", "originStoreTimestamp")
-    return every.select(*CHAIN, *[F.col(f"one.{name}") for name in parts])
-
-
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """Chains, and their sums by group and origin."""
     from pyspark.sql import functions as F
 
-    found = chains(spark, source).persist()
+    found = keep(chains(spark, source, keep))
     counted = [F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES]
     sums = (
         F.count("*").alias("chains"),

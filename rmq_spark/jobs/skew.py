@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
+from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import (
     APPROXIMATE,
     WINDOW,
@@ -180,11 +181,12 @@ def gini(values: Iterable[float]) -> float:
     return 2 * sum(place * value for place, value in enumerate(ordered, 1)) / (count * total) - (count + 1) / count
 
 
-def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
+@keeps
+def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """One pass for queues and producers, one or two for keys."""
     from pyspark.sql import functions as F
 
-    found = counts(spark, source, given).persist()
+    found = keep(counts(spark, source, given))
     queues = by_queue(found)
     with watched(spark, "queues and producers", progress):
         held = [row.asDict() for row in queues.collect()]  # as many as a broker has queues
@@ -195,7 +197,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     course = windows(found, {(row["brokerName"], row["topic"]): row["queues"] for row in topics}, spark)
     hosts = by_host(found)
     keys, missed = keys_of(spark, source, given)
-    keys = keys.persist()
+    keys = keep(keys)
     with watched(spark, "keys", progress):
         frequent = collected(keys.orderBy(F.desc("messages"), F.desc("bytes"), *TOPIC, "key"))
         heavy = collected(keys.orderBy(F.desc("bytes"), *TOPIC, "key"))
