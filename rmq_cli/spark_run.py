@@ -30,6 +30,7 @@ from rmq_columns import BadOption
 from rmq_columns.shown import Zone, json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.arguments import format_options
+from rmq_spark.committer import committer_of
 from rmq_spark.jobs import Source
 from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
@@ -121,7 +122,7 @@ def _write_found(spark: SparkSession, outcome: Outcome, request: Request) -> Non
     place, kind, overwrite = (request.common[name] for name in ("out", "format", "overwrite"))
     names = list(write_frames(spark, outcome, place, kind, progress(), overwrite=overwrite, stores=request.paths))
     clear_progress()
-    click.echo(f"rmq: written to {place}: {', '.join(names) or 'nothing'}", err=True)
+    click.echo(f"rmq: written to {place}: {', '.join(names) or 'nothing'}; by {committer_of(spark, place).line()}", err=True)
 
 
 def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:

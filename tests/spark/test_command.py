@@ -51,7 +51,8 @@ def test_a_job_from_the_shell(store: Path, tmp_path: Path) -> None:
     page, found = tmp_path / "report.html", tmp_path / "found"
     done = run("duplicates", store, "--master", "local[2]", "--json", "--html", page, "--out", found)
     assert done.returncode == 1, done.stderr
-    assert done.stderr.splitlines() == [f"rmq: written to {found}: duplicates", f"rmq: written to {page}"]
+    by = "FileOutputCommitter, algorithm 1"
+    assert done.stderr.splitlines() == [f"rmq: written to {found}: duplicates; by {by}", f"rmq: written to {page}"]
     [line] = done.stdout.splitlines()
     reported = json.loads(line)
     assert (reported["job"], reported["clean"]) == ("duplicates", False)
