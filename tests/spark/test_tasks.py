@@ -70,3 +70,26 @@ def test_what_a_worker_has_loaded_is_out_of_the_collectors_sight(spark: Any) -> 
     from rmq_spark.tasks import gathered
 
     assert min(row["frozen"] for row in gathered(spark, frozen, [1, 2])) > 10_000
+
+
+def test_what_all_tasks_need_is_in_no_partition(spark: Any) -> None:
+    """Ten thousand names, say: they go with the reader, to each executor once."""
+    import pickle
+    from functools import partial
+
+    from rmq_spark.tasks import TaskReader, as_text, spread
+
+    names = frozenset(f"a name of which no two are alike, {number**7 % 1_000_003}" for number in range(10_000))
+    frame = spread(spark, partial(named, names), ITEMS, rows_schema())
+    assert [row.asDict() for row in frame.collect()] == [{"item": item, "number": 10_000} for item in ITEMS]
+    reader = TaskReader({"work": as_text(partial(named, names)), "items": as_text(tuple(ITEMS))})
+    assert all(len(pickle.dumps(one)) < 1000 for one in reader.partitions())
+    sent = pickle.loads(pickle.dumps(reader))
+    assert not sent.items
+    assert [row for batch in sent.read(reader.partitions()[0]) for row in batch.to_pylist()] == [{"item": 5, "number": 10_000}]
+
+
+def named(names: frozenset[str], item: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    yield pa.record_batch({"item": [item], "number": [len(names)]}, schema=rows_schema())
