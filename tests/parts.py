@@ -67,6 +67,7 @@ STOCK_CLIENTS = (
     "proxy",
     "pulls",
     "python_client",
+    "python_examples",
     "python_lag",
     "python_modes",
     "python_push",
