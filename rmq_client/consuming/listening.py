@@ -70,6 +70,20 @@ Listener = (
 )
 
 
+class ConsumeReturnType(Enum):
+    """How a call of a listener ended, in one word.  Source: `ConsumeReturnType`, for hooks `ConsumeContextType`."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    """It returned nothing, which is a success here."""
+    FAILED = 4
+
+
+PUT_OFF = (ConsumeConcurrentlyStatus.RECONSUME_LATER, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT)
+
+
 class Called(NamedTuple):
     """How a call went."""
 
@@ -80,12 +94,13 @@ class Called(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """What hooks see of one call.  `called`: afterwards.  `kept`: a hook's own, from before to after."""
+    """What hooks see of one call.  `called`, `return_type`: afterwards.  `kept`: a hook's own, from before to after."""
 
     group: str
     messages: Sequence[ReceivedMessage]
     queue: MessageQueue
     called: Called | None = None
+    return_type: ConsumeReturnType | None = None
     kept: dict[str, object] = field(default_factory=dict)
 
 
@@ -97,6 +112,17 @@ class ConsumeHook(Protocol):
 
     def after(self, context: ConsumeContext) -> None:
         """When it has returned or raised."""
+
+
+def return_type(called: Called, timeout_ms: int) -> ConsumeReturnType:
+    """What hooks are told of a call.  Source: `ConsumeRequest.run` of both services."""
+    if called.error is not None:
+        return ConsumeReturnType.EXCEPTION
+    if called.status is None:
+        return ConsumeReturnType.RETURNNULL
+    if called.took_ms >= timeout_ms:
+        return ConsumeReturnType.TIME_OUT
+    return ConsumeReturnType.FAILED if called.status in PUT_OFF else ConsumeReturnType.SUCCESS
 
 
 def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
@@ -115,11 +141,21 @@ def is_async(listener: Listener) -> bool:
 class Listening:
     """Calls a listener, at most so many times at once.  `working`: how many batches are in its hands or wait for that."""
 
-    def __init__(self, listener: Listener, most: int, log: Log, *, group: str = "", hooks: Sequence[ConsumeHook] = ()) -> None:
-        """group: as its caller knows it."""
+    def __init__(
+        self,
+        listener: Listener,
+        most: int,
+        log: Log,
+        *,
+        group: str = "",
+        hooks: Sequence[ConsumeHook] = (),
+        timeout_ms: int,
+    ) -> None:
+        """group: as its caller knows it.  timeout_ms: from then on hooks are told that a call was late."""
         self._listener = listener
         self._group = group
         self._hooks = tuple(hooks)
+        self._timeout_ms = timeout_ms
         self._is_async = is_async(listener)
         self._limiter = trio.CapacityLimiter(most)
         self._threads = trio.CapacityLimiter(math.inf)
@@ -153,6 +189,7 @@ class Listening:
         for hook in self._hooks:
             self._tell(hook.before, seen)
         called = seen.called = await self.call_now(messages, context)
+        seen.return_type = return_type(called, self._timeout_ms)
         for hook in self._hooks:
             self._tell(hook.after, seen)
         return called

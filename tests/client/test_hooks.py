@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, ConsumeContext, Context
+from rmq_client.consuming.listening import (
+    Called,
+    ConsumeConcurrentlyStatus,
+    ConsumeContext,
+    ConsumeOrderlyStatus,
+    ConsumeReturnType,
+    Context,
+    Outcome,
+    return_type,
+)
 from rmq_client.messages import Message
 from tests.client.consumers import FIRST, Heard, Messages
 from tests.support.subject import Subject
@@ -25,6 +34,7 @@ class Hook:
     def after(self, context: ConsumeContext) -> None:
         assert context.kept == {"began": True}
         assert context.called is not None
+        assert context.return_type is return_type(context.called, 900_000)
         found = context.called.error or context.called.status
         self.told.append(("after", context.messages[0].body, str(found)))
 
@@ -61,3 +71,22 @@ async def test_hooks_see_what_becomes_of_each_call(ours: Subject, orderly: bool)
     assert hook.told[:2] == [("before", b"0", f"{topic}-g"), ("after", b"0", "not yet")]
     assert {("after", b"0", "None"), ("after", b"1", "None")} & set(hook.told)
     assert len(hook.told) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "took_ms", "expected"),
+    [
+        (None, RuntimeError(), 900_000, ConsumeReturnType.EXCEPTION),
+        (None, None, 900_000, ConsumeReturnType.RETURNNULL),
+        (ConsumeConcurrentlyStatus.CONSUME_SUCCESS, None, 899_999, ConsumeReturnType.SUCCESS),
+        (ConsumeConcurrentlyStatus.CONSUME_SUCCESS, None, 900_000, ConsumeReturnType.TIME_OUT),
+        (ConsumeConcurrentlyStatus.RECONSUME_LATER, None, 900_000, ConsumeReturnType.TIME_OUT),
+        (ConsumeConcurrentlyStatus.RECONSUME_LATER, None, 0, ConsumeReturnType.FAILED),
+        (ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT, None, 0, ConsumeReturnType.FAILED),
+        (ConsumeOrderlyStatus.SUCCESS, None, 0, ConsumeReturnType.SUCCESS),
+        (ConsumeOrderlyStatus.ROLLBACK, None, 0, ConsumeReturnType.SUCCESS),
+        (ConsumeOrderlyStatus.COMMIT, None, 900_000, ConsumeReturnType.TIME_OUT),
+    ],
+)
+def test_in_one_word(status: Outcome, error: Exception | None, took_ms: int, expected: ConsumeReturnType) -> None:
+    assert return_type(Called(status, error, took_ms), 900_000) is expected

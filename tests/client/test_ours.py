@@ -47,7 +47,7 @@ def test_there_are_twenty_at_least() -> None:
     assert len(BEHAVIOURS) >= 20
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_the_page_s_blocks_run_as_they_stand(ours: Subject, number: int, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/client.md").read_text(), re.MULTILINE | re.DOTALL)
     code = blocks[number].replace("127.0.0.1:9876", ours.namesrv)
@@ -62,7 +62,8 @@ def test_the_page_s_blocks_run_as_they_stand(ours: Subject, number: int, tmp_pat
         env=environment,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ("greeting" in ran.stdout) is (number != 1), "the last one consumes what the first one sent"
+    assert ("greeting" in ran.stdout) is (number in (0, 3)), "the last one consumes what the first one sent"
+    assert ("b'message 9'" in ran.stdout) is (number in (2, 3))
 
 
 def test_many_threads_share_a_blocking_client(client: Client) -> None:
