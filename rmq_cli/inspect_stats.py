@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, json_option, open_store, progress, store_argument, width
-from rmq_inspect.decode.records import json_line, pad
+from rmq_inspect.decode.records import fit, json_line, pad
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain.stats import Stats, collect
 from rmq_inspect.times import bytes_text, short_text_of, span_text, text_of, zone_text
 
 TOPICS_SHOWN, TAGS_SHOWN, RATES_SHOWN = 30, 10, 24
 NAME_COLUMNS = 40
+ORDERED_NAME, ORDERED_COLUMNS = 28, 108
+"""Of the table of ordered pops: its first column, and all before the last."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -66,7 +68,10 @@ def _print(stats: Stats) -> None:
     for kind, one in stats.still_to_come.items():
         due = f", due from {text_of(one.first_due_ms)} to {text_of(one.last_due_ms)}" if one.first_due_ms >= 0 else ""
         click.echo(f"still to come: {one.messages:,} {kind}{due}")
+    if stats.ordered_pops_unread is not None:
+        click.echo(f"ordered pops: {stats.ordered_pops_unread}")
     _print_topics(stats)
+    _print_ordered_pops(stats)
     _print_rates(stats)
     _print_sizes(stats)
     click.echo(f"\n{'files':<{NAME_COLUMNS}} {'count':>9} {'length':>12} {'on disk':>12}")
@@ -89,6 +94,25 @@ def _print_topics(stats: Stats) -> None:
         click.echo(f"{pad(name, NAME_COLUMNS)} {numbers}  {when}".rstrip())
     if len(rows) > TOPICS_SHOWN:
         click.echo(f"and {len(rows) - TOPICS_SHOWN:,} more (--json has all)")
+
+
+def _print_ordered_pops(stats: Stats) -> None:
+    if not stats.ordered_pops:
+        return
+    left = width() - ORDERED_COLUMNS  # for the attempt
+    times = f"  {'popped, ' + zone_text():<23}  {'blocked until':<23}  {fit('attempt', left)}" if left > 0 else ""
+    click.echo(f"\n{'ordered pops, topic@group':<{ORDERED_NAME}} {'queue':>5}  {'offsets':<14} {'acked':>5}{times}")
+    for batch in stats.ordered_pops[:TOPICS_SHOWN]:
+        first, last = batch.offsets[0], batch.offsets[-1]
+        offsets = str(first) if first == last else f"{first} to {last}"
+        acked = len(batch.offsets) - len(batch.until)
+        line = f"{pad(f'{batch.topic}@{batch.group}', ORDERED_NAME)} {batch.queue_id:>5}  {offsets:<14} {acked:>5}"
+        if left > 0:
+            free = "free" if batch.free_ms is None else short_text_of(batch.free_ms)
+            line += f"  {short_text_of(batch.info.pop_time):<23}  {free:<23}  {fit(batch.info.attempt or '', left)}"
+        click.echo(line.rstrip())
+    if len(stats.ordered_pops) > TOPICS_SHOWN:
+        click.echo(f"and {len(stats.ordered_pops) - TOPICS_SHOWN:,} more (--json has all)")
 
 
 def _print_rates(stats: Stats) -> None:

@@ -15,11 +15,12 @@ from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from broker_impl.state.safe_progress import SafeProgress
+from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.java import iteration_order
 
-SEPARATOR = "@"
+SEPARATOR = names.GROUP_SEPARATOR
 ABSENT = -1
 """What a query gives for a queue without stored progress; a stored -1 means the same."""
 MAP_CAPACITY = 512

@@ -17,6 +17,7 @@ from broker_impl.env import Env
 from broker_impl.state.consumer_offsets import SEPARATOR
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from rmq_wire.bodies.order_info import QUEUE_LEVEL, OrderInfo, OrderInfoTable
+from rmq_wire.implied.pop_order import bit_of, is_acked, offsets_of, open_until, place_of
 from rmq_wire.java import long_of, long_order
 
 ILLEGAL: Final = -1
@@ -30,8 +31,6 @@ QUEUES_MAX: Final = 200_000
 ROWS_PER_SLICE: Final = 256
 """Rows looked at for old batches between two yields, 1 µs each queue."""
 _BUCKETS: Final = concurrent_buckets(128)
-_BITS: Final = 63
-"""`1L << i` looks at the low six bits of i."""
 
 
 class Handed(NamedTuple):
@@ -81,7 +80,7 @@ class OrderInfos(PersistedTable):
         """When the queue will be free as it is now: when the last that nobody acknowledged is visible; now at the earliest."""
         info = self._get(topic, group, queue_id)
         now = self._env.wall_ms
-        return now if info is None else max((now, *_visible_times(info)))
+        return now if info is None else max((now, *(until for _, until in open_until(info))))
 
     def update(
         self, attempt: str | None, topic: str, group: str, queue_id: int, pop_ms: int, invisible_ms: int, offsets: Sequence[int]
@@ -120,19 +119,19 @@ class OrderInfos(PersistedTable):
             return ILLEGAL
         if pop_ms != info.pop_time:
             return NOTHING_TO_COMMIT
-        found = _offsets(info)
+        found = offsets_of(info)
         if offset not in found:
             return ILLEGAL
-        info.acked = long_of(info.acked | 1 << (found.index(offset) & _BITS))
+        info.acked = long_of(info.acked | bit_of(found.index(offset)))
         self._touched(topic, group)
-        left = [one for at, one in enumerate(found) if not _is_acked(info, at)]
+        left = [one for at, one in enumerate(found) if not is_acked(info, at)]
         self.on_block(topic, group, queue_id, self.free_ms(topic, group, queue_id))
         return left[0] if left else found[-1] + 1
 
     def update_next_visible_time(self, topic: str, group: str, queue_id: int, offset: int, pop_ms: int, visible_ms: int) -> None:
         """A message of the batch is to come again at another time; not said of one that the batch does not have (*differs*)."""
         info = self._get(topic, group, queue_id)
-        if info is None or not info.offsets or pop_ms != info.pop_time or offset not in _offsets(info):
+        if info is None or not info.offsets or pop_ms != info.pop_time or offset not in offsets_of(info):
             return
         info.visible = {**(info.visible or {}), offset: visible_ms}
         self._touched(topic, group)
@@ -162,7 +161,7 @@ class OrderInfos(PersistedTable):
     def blocks(self) -> Iterator[tuple[str, str, int, int]]:
         """(topic, group, queue id, when it will be free) of every queue that is blocked, for a start (`recover`)."""
         for key, row in list(self._rows.rows.items()):
-            topic, _, group = key.partition(SEPARATOR)
+            topic, group = place_of(key)
             for queue_id in row:
                 free = self.free_ms(topic, group, queue_id)
                 if free > self._env.wall_ms:
@@ -190,7 +189,7 @@ class OrderInfos(PersistedTable):
         """Forget what nobody needs any more (`autoClean`): of topics, groups and queues that are gone, and what is old."""
         for count, key in enumerate(list(self._rows.rows)):
             row = self._rows.get(key)
-            topic, _, group = key.partition(SEPARATOR)
+            topic, group = place_of(key)
             queues = self._read_queues(topic)
             if row is not None and (queues is None or not self._has_group(group)):
                 self.remove(topic, group)
@@ -210,31 +209,12 @@ class OrderInfos(PersistedTable):
         self.changed(at_once=False)
 
 
-def _offsets(info: OrderInfo) -> list[int]:
-    said = info.offsets or [0]
-    return [said[0], *(said[0] + distance for distance in said[1:])]
-
-
-def _is_acked(info: OrderInfo, at: int) -> bool:
-    return bool(info.acked >> (at & _BITS) & 1)
-
-
-def _visible_times(info: OrderInfo) -> Iterator[int]:
-    """When each comes again that is not acknowledged."""
-    if not info.offsets:
-        return
-    ends = info.pop_time + (info.invisible_time or 0)
-    for at, offset in enumerate(_offsets(info)):
-        if not _is_acked(info, at):
-            yield (info.visible or {}).get(offset, ends)
-
-
 def _consumed(old: OrderInfo, new: OrderInfo, offsets: Sequence[int]) -> dict[int, int]:
     """How often each was handed out before the new batch; a repeated attempt counts as the same (`mergeOffsetConsumedCount`)."""
     before = old.consumed or {}
     if old.attempt is not None and old.attempt == new.attempt:
         return before
-    again = set(_offsets(old)) if old.offsets else set()
+    again = set(offsets_of(old)) if old.offsets else set()
     counts = {offset: before.get(offset, 0) + 1 for offset in offsets if offset in again}
     return {offset: counts[offset] for offset in long_order(counts)}
 

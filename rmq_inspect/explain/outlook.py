@@ -8,7 +8,7 @@ queue what was recalled.  A missing file says that nothing was done yet, as it d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,8 @@ from rmq_inspect.decode.log import Log
 from rmq_inspect.decode.records import printable, properties_of, topic_of
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain.in_flight import InFlight, record_of
-from rmq_inspect.times import text_of
+from rmq_inspect.explain.ordered import OrderedPops
+from rmq_inspect.explain.words import listed, when, where
 from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire import sys_flag as flags
@@ -35,8 +36,6 @@ from rmq_wire.implied.topics import is_users_topic
 from rmq_wire.message import StoredMessage
 from rmq_wire.names import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
-OFFSETS_SHOWN: Final = 20
-"""Of one op message."""
 OPEN_FILES_MAX: Final = 8
 _CHECKS: Final = transactions.CheckRules()
 
@@ -114,6 +113,7 @@ class Outlooks:
         self._positions: Mapping[Any, Any] | None = None
         self._ended: set[tuple[int, int]] | None = None
         self._in_flight: InFlight | None = None
+        self._ordered: OrderedPops | None = None
 
     def close(self) -> None:
         """Of the files that were opened; more than once is allowed."""
@@ -141,11 +141,11 @@ class Outlooks:
         topic, queue_id = _real_place(values)
         due = self._due(message)
         passed = message.queue_offset < _number(self._level_progress(), message.queue_id + 1)
-        where = _where(topic, queue_id)
+        goal = where(topic, queue_id)
         says = (
-            f"level {level} has gone on behind it: it was delivered to {where}, or dropped"
+            f"level {level} has gone on behind it: it was delivered to {goal}, or dropped"
             if passed
-            else f"goes to {where} at {_when(due)} (delay level {level})"
+            else f"goes to {goal} at {when(due)} (delay level {level})"
         )
         return Outlook(Kind.DELAYED, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
 
@@ -179,20 +179,20 @@ class Outlooks:
         slot, magic, passed = self._turned(message, due)
         recalled = values.get(prop.TIMER_DEL_UNIQKEY)
         if recalled is not None:
-            says = f"keeps the timed message with unique key {printable(recalled)} from being delivered at {_when(due)}"
+            says = f"keeps the timed message with unique key {printable(recalled)} from being delivered at {when(due)}"
             return Outlook(Kind.RECALL, State.PASSED if passed else State.WAITING, topic, queue_id, due, says)
-        where, state = _where(topic, queue_id), State.PASSED if passed else State.WAITING
+        goal, state = where(topic, queue_id), State.PASSED if passed else State.WAITING
         if passed:
             rolled = "stored anew on its way to" if magic & timers.ROLLS else "delivered to"
-            says = f"the wheel has turned past it: it was {rolled} {where}, or recalled"
+            says = f"the wheel has turned past it: it was {rolled} {goal}, or recalled"
         elif not self._recalled().isdisjoint(
             (due, key) for key in timers.delete_keys(topic or "", values.get(prop.UNIQ_KEY, ""))
         ):
-            state, says = State.ENDED, f"it was recalled: it does not come to {where} at {_when(due)}"
+            state, says = State.ENDED, f"it was recalled: it does not come to {goal} at {when(due)}"
         else:
-            says = f"goes to {where} at {_when(due)}, unless it is recalled"
+            says = f"goes to {goal} at {when(due)}, unless it is recalled"
             says += (
-                f"; stored anew at {_when(slot)} on its way (by the default timerRollWindowSlot)" if magic & timers.ROLLS else ""
+                f"; stored anew at {when(slot)} on its way (by the default timerRollWindowSlot)" if magic & timers.ROLLS else ""
             )
         return Outlook(Kind.TIMED, state, topic, queue_id, due, says)
 
@@ -244,10 +244,10 @@ class Outlooks:
         return None if record is None else self._record(record, State.PASSED if passed else State.WAITING)
 
     def _record(self, record: PopCheckPoint | AckMsg, state: State) -> Outlook:
-        place, group = f"{_where(record.topic, record.queue_id)}", printable(record.group or "(no group)")
-        popped = f"popped from {place} by group {group} at {_when(record.pop_time)}"
+        place, group = f"{where(record.topic, record.queue_id)}", printable(record.group or "(no group)")
+        popped = f"popped from {place} by group {group} at {when(record.pop_time)}"
         if not isinstance(record, PopCheckPoint):
-            offsets = _listed(pop.acked_offsets(record))
+            offsets = listed(pop.acked_offsets(record))
             return Outlook(Kind.ACK, State.DONE, record.topic, record.queue_id, None, f"acknowledges {offsets}, {popped}")
         retry = None if record.topic is None else pop.retry_topic_for(record.topic, record.group or "", v2=False)
         try:
@@ -255,29 +255,39 @@ class Outlooks:
         except BadBody as wrong:
             return Outlook(Kind.CHECK_POINT, State.DONE, None, None, None, f"the broker cannot read it: {wrong}")
         if state is State.PASSED:
-            says = f"the broker has gone on behind it: what was not acknowledged was copied to {_where(retry, pop.RETRY_QUEUE)}"
+            says = f"the broker has gone on behind it: what was not acknowledged was copied to {where(retry, pop.RETRY_QUEUE)}"
         elif left:
-            says = f"not acknowledged: {_listed(left)}; copied to {_where(retry, pop.RETRY_QUEUE)} from {_when(record.due_ms)} on"
+            says = f"not acknowledged: {listed(left)}; copied to {where(retry, pop.RETRY_QUEUE)} from {when(record.due_ms)} on"
         else:
             state, says = State.ENDED, "all are acknowledged: nothing more comes of them"
         says = f"{record.num} messages {popped}; {says}"
         return Outlook(Kind.CHECK_POINT, state, retry, pop.RETRY_QUEUE, record.due_ms, says)
 
     def _flown(self, message: StoredMessage) -> Outlook | None:
-        """Of a message that somebody has."""
-        topic = topic_of(message)
-        flights = self._flights().flights.get((topic, message.queue_id, message.queue_offset))
-        if not flights:
+        """Of a message that somebody has; of several the one from whom it comes again first."""
+        topic, queue_id = topic_of(message), message.queue_id
+        found = [
+            Outlook(Kind.IN_FLIGHT, State.WAITING, topic, queue_id, held.until_ms, held.says())
+            for held in self.ordered_pops().held(topic, queue_id, message.queue_offset)
+        ]
+        for flight in self._flights().flights.get((topic, queue_id, message.queue_offset), ()):
+            retry = pop.retry_topic_for(topic, flight.group, v2=False)
+            says = (
+                f"group {printable(flight.group)} popped it at {when(flight.point.pop_time)}: unless it is acknowledged,"
+                f" copied to {where(retry, pop.RETRY_QUEUE)} from {when(flight.point.due_ms)} on"
+            )
+            says += "" if names.is_retry_topic(topic) else " (by the default enableRetryTopicV2)"
+            found.append(Outlook(Kind.IN_FLIGHT, State.WAITING, retry, pop.RETRY_QUEUE, flight.point.due_ms, says))
+        if not found:
             return None
-        first = min(flights, key=lambda flight: flight.point.due_ms)
-        says = "; ".join(
-            f"group {printable(flight.group)} popped it at {_when(flight.point.pop_time)}: unless it is acknowledged, copied to"
-            f" {_where(pop.retry_topic_for(topic, flight.group, v2=False), pop.RETRY_QUEUE)} from {_when(flight.point.due_ms)} on"
-            for flight in flights
-        )
-        retry = pop.retry_topic_for(topic, first.group, v2=False)
-        says += " (by the default enableRetryTopicV2)" if not names.is_retry_topic(topic) else ""
-        return Outlook(Kind.IN_FLIGHT, State.WAITING, retry, pop.RETRY_QUEUE, first.point.due_ms, says)
+        first = min(found, key=lambda one: one.due_ms or 0)
+        return first._replace(says="; ".join(one.says for one in found))
+
+    def ordered_pops(self) -> OrderedPops:
+        """Batches of ordered pops."""
+        if self._ordered is None:
+            self._ordered = OrderedPops(self._store)
+        return self._ordered
 
     def _flights(self) -> InFlight:
         if self._in_flight is None:
@@ -296,19 +306,19 @@ class Outlooks:
     def _half(self, message: StoredMessage) -> Outlook:
         values = properties_of(message)
         topic, queue_id = _real_place(values)
-        where, group = _where(topic, queue_id), values.get(prop.PGROUP)
+        goal, group = where(topic, queue_id), values.get(prop.PGROUP)
         wish_ms = transactions.check_immunity_ms(values, _CHECKS.timeout_ms)
         due = message.born_timestamp + (_CHECKS.timeout_ms if wish_ms is None else wish_ms)
         if message.queue_offset < self._position(TRANS_HALF_TOPIC, message.queue_id):
-            state, says = State.PASSED, f"the broker has gone on behind it: it was ended, put back or given up; meant for {where}"
+            state, says = State.PASSED, f"the broker has gone on behind it: it was ended, put back or given up; meant for {goal}"
         elif (message.queue_id, message.queue_offset) in self._ended_halves():
-            state, says = State.ENDED, f"its end is stored: nothing more comes of it; meant for {where}"
+            state, says = State.ENDED, f"its end is stored: nothing more comes of it; meant for {goal}"
         else:
             asked = max(transactions.check_times(values), 0)
             state = State.WAITING
             says = (
-                f"meant for {where}; its producer group {printable(group or '(none)')} is asked for its end"
-                f" from {_when(due)} on (so far {asked} of {_CHECKS.check_max} times; by the default rules)"
+                f"meant for {goal}; its producer group {printable(group or '(none)')} is asked for its end"
+                f" from {when(due)} on (so far {asked} of {_CHECKS.check_max} times; by the default rules)"
             )
         return Outlook(Kind.HALF, state, topic, queue_id, due, says)
 
@@ -336,13 +346,13 @@ class Outlooks:
 
     def _op(self, message: StoredMessage) -> Outlook:
         offsets = transactions.op_offsets(message.body)
-        says = f"ends the half messages of queue {message.queue_id} at {_listed(offsets)}" if offsets else "ends nothing"
+        says = f"ends the half messages of queue {message.queue_id} at {listed(offsets)}" if offsets else "ends nothing"
         return Outlook(Kind.OP, State.DONE, TRANS_HALF_TOPIC, message.queue_id, None, says)
 
     def _given_up(self, message: StoredMessage) -> Outlook:
         values = properties_of(message)
         topic, queue_id = _real_place(values)
-        says = f"a half message meant for {_where(topic, queue_id)} that nobody ended: it stays here"
+        says = f"a half message meant for {where(topic, queue_id)} that nobody ended: it stays here"
         return Outlook(Kind.GIVEN_UP, State.DONE, topic, queue_id, None, says)
 
     def _config(self, name: str) -> Mapping[Any, Any]:
@@ -362,19 +372,6 @@ def _commit(message: StoredMessage) -> Outlook:
 def _real_place(values: Mapping[str, str]) -> tuple[str | None, int | None]:
     """Each of both as far as the message says it."""
     return values.get(prop.REAL_TOPIC), real_queue(values.get(prop.REAL_QID))
-
-
-def _listed(offsets: Sequence[int]) -> str:
-    listed = ", ".join(map(str, offsets[:OFFSETS_SHOWN]))
-    return listed + (f" and {len(offsets) - OFFSETS_SHOWN} more" if len(offsets) > OFFSETS_SHOWN else "")
-
-
-def _where(topic: str | None, queue_id: int | None) -> str:
-    return f"{printable(topic) if topic is not None else '(no topic)'} [{'?' if queue_id is None else queue_id}]"
-
-
-def _when(time_ms: int | None) -> str:
-    return "an unknown time" if time_ms is None else text_of(time_ms)
 
 
 def _table(value: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:

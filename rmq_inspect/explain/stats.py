@@ -13,6 +13,7 @@ from typing import Any, Final
 from rmq_inspect.decode.directory import StoreDirectory
 from rmq_inspect.decode.log import Spoilt, Unit, pieces
 from rmq_inspect.decode.records import TRANSACTIONS, compression_of
+from rmq_inspect.explain.ordered import Batch
 from rmq_inspect.explain.outlook import STILL_TO_COME, Outlook, Outlooks, State
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire import property_names as prop
@@ -121,7 +122,10 @@ class Stats:
     transactions: dict[str, int] = field(default_factory=dict)
     inner_batches: int = 0
     still_to_come: dict[str, StillToCome] = field(default_factory=dict)
-    """kind -> delayed, timed and half messages that wait, and what recalls timed ones"""
+    """kind -> delayed, timed, half and popped messages that wait, and what recalls timed ones"""
+    ordered_pops: list[Batch] = field(default_factory=list)
+    ordered_pops_unread: str | None = None
+    """why their file cannot be read"""
     buckets: Buckets = field(default_factory=Buckets)
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     """kind -> files, bytes, allocated bytes"""
@@ -152,6 +156,8 @@ class Stats:
                 kind: {"messages": one.messages, "firstDue": one.first_due_ms, "lastDue": one.last_due_ms}
                 for kind, one in self.still_to_come.items()
             },
+            "orderedPops": [batch.as_json() for batch in self.ordered_pops],
+            "orderedPopsUnread": self.ordered_pops_unread,
             "bucketMs": self.buckets.width_ms,
             "rates": [{"from": begin, "messages": count, "bytes": size} for begin, count, size in self.buckets.rows()],
             "files": self.files,
@@ -180,6 +186,8 @@ def collect(store: StoreDirectory, progress: Progress = quiet) -> Stats:
     if store.commit_log:
         stats.log_start = store.commit_log[0].start
     outlooks = Outlooks(store)
+    ordered = outlooks.ordered_pops()
+    stats.ordered_pops, stats.ordered_pops_unread = ordered.batches, ordered.unread
     for piece in pieces(store.commit_log, progress=progress):
         if isinstance(piece, Unit):
             _take(stats, piece, outlooks.of(piece.message))
