@@ -52,6 +52,8 @@ class Assignment:
         self.queues: dict[MessageQueue, ProcessQueue] = {}
         self.balanced = True
         """The last round ended with the queues that it should have."""
+        self.had_company = False
+        """Another member was known at some time: what comes may have had an owner who still tells how far it is."""
         self._client = client
         self._group = group
         self._puller = puller
@@ -88,6 +90,7 @@ class Assignment:
         members = await self._members({queue.broker_name for queue in route.readable})
         if not members:
             return None
+        self.had_company |= any(member != self._client.client_id for member in members)
         return set(self._strategy.allocate(self._client.client_id, sorted(route.readable), sorted(members)))
 
     async def _members(self, brokers: set[str]) -> list[str]:

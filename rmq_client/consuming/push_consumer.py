@@ -46,7 +46,7 @@ ERROR_PAUSE_S: Final = 3.0
 OFFSET_PAUSE_S: Final = 10.0
 """A queue that goes on elsewhere is begun again after so long: what listeners have of it should have ended."""
 FIRST_PULL_S: Final = 0.5
-"""The old owner of a queue has so long to tell how far it is."""
+"""The old owner of a queue has so long to tell how far it is; who was alone from the beginning waits for nobody."""
 REBALANCE_APART_S: Final = 1.0
 INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 DEFAULT_INSTANCE: Final = "DEFAULT"
@@ -239,8 +239,8 @@ class PushConsumer:
         subscription, settings = self._subscriptions[queue.topic], self.settings
         span_max = None if settings.orderly else settings.consume_concurrently_max_span
         with scope:
-            await trio.sleep(FIRST_PULL_S)
-            if not settings.broadcasting:
+            if self._assignment.had_company:
+                await trio.sleep(FIRST_PULL_S)
                 held.began_at = offset = await self._read_again(queue)
             while not held.dropped:
                 await self._resumed.wait()

@@ -109,6 +109,21 @@ async def test_the_strategy_is_blocks_by_default(autojump_clock: Clock) -> None:
         assert [(queue.broker_name, queue.queue_id) for queue in consumer.queues] == [("broker-a", 0), ("broker-a", 1)]
 
 
+@pytest.mark.parametrize(("others", "waits"), [(set(), False), ({"~another"}, True)])
+async def test_who_is_alone_waits_for_no_old_owner(autojump_clock: Clock, others: set[str], waits: bool) -> None:
+    cluster = SimCluster(1)
+    fill(cluster, 1)
+    for broker in cluster.kept.values():
+        broker.members["G"] = set(others)
+    listener = Noting()
+    async with client_of(cluster) as client:
+        began = trio.current_time()
+        async with client.push_consumer("G", {"T": "*"}, listener, **FIRST):
+            await pass_time(5)
+    assert listener.bodies == [b"0"]
+    assert (listener.calls[0][0] - began >= 0.5) is waits
+
+
 @pytest.mark.parametrize(
     ("settings", "pulled"), [({}, 1_024), ({"pull_threshold_for_queue": 100}, 128), ({"pull_threshold_size_for_queue": 50}, 32)]
 )
