@@ -25,9 +25,10 @@ from rmq_client.producing.producer import SendHook
 from rmq_wire.fastjson import MessageQueue
 
 if TYPE_CHECKING:
+    from rmq_client import groups as group_views
     from rmq_client.consuming.listening import Listener
 
-__all__ = ["Client", "Producer", "Puller", "PushConsumer", "Topics", "connect"]
+__all__ = ["Client", "Groups", "Producer", "Puller", "PushConsumer", "Topics", "connect"]
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -95,6 +96,18 @@ class Topics(Face[core.Topics]):
     delete = _waits(core.Topics.delete)
 
 
+class Groups(Face["group_views.Groups"]):
+    """As `rmq_client.groups.Groups`."""
+
+    def names(self) -> list[str]:
+        """Those that have consumed, in order, without those of RocketMQ itself."""
+        return _run(self._loop, self._own.names)
+
+    def lag(self, group: str, *, owners: bool = True) -> group_views.GroupLag:
+        """How far behind it is.  owners: ask its members, too.  Raises `InvalidName`, `NetworkError`, `BrokerError`."""
+        return _run(self._loop, partial(self._own.lag, group, owners=owners))
+
+
 class Client:
     """As `rmq_client.client.Client`; made by `connect`."""
 
@@ -128,6 +141,11 @@ class Client:
     def topics(self) -> Topics:
         """Lists, shows, makes and deletes topics."""
         return Topics(self._loop, self._loop.client.topics)
+
+    @property
+    def groups(self) -> Groups:
+        """Shows how far groups are behind, and who has their queues."""
+        return Groups(self._loop, self._loop.run_sync(lambda: self._loop.client.groups))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -10,7 +11,9 @@ import trio
 from rmq_client.client import connect
 from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeOrderlyContext
 from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.heartbeats import Heartbeats
 from rmq_client.messages import Message
+from rmq_wire.bodies.heartbeat import HeartbeatData
 from tests.support.clients import JavaDriver
 from tests.support.java import REFERENCE, java
 from tests.support.subject import Subject, start_subject
@@ -74,6 +77,39 @@ async def test_one_group_of_a_java_and_a_python_consumer(real: Subject, clients:
         puller = client.puller(group)
         done = [await puller.committed_offset(queue) for queue in await puller.queues(topic)]
         assert sum(offset or 0 for offset in done) == COUNT, "each consumed, by either"
+
+
+async def test_short_heartbeats_keep_a_member_and_its_subscription(real: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    short: list[bool] = []
+    body = Heartbeats.body
+
+    def noted(self: Heartbeats, *said: Any) -> bytes:
+        found = body(self, *said)
+        short.append(HeartbeatData.read(found).without_sub)
+        return found
+
+    monkeypatch.setattr(Heartbeats, "body", noted)
+    seen: list[ReceivedMessage] = []
+
+    async def listen(messages: Sequence[ReceivedMessage], context: ConsumeConcurrentlyContext) -> None:
+        seen.extend(messages)
+
+    async with connect(real.namesrv, use_heartbeat_v2=True) as client:
+        await client.topics.create("short-beats", queues=2)
+        async with client.push_consumer("short-beats-g", {"short-beats": "A"}, listen, rebalance_interval_ms=200) as consumer:
+            with trio.fail_after(PATIENCE_S):
+                while len(consumer.queues) < 2 or short[-3:] != [True] * 3:
+                    await client.heartbeat()
+            found = (await client.groups.lag("short-beats-g")).members
+            assert found == (client.client_id,)
+            producer = client.producer("short-beats-p")
+            for tag in ("B", "A"):
+                await producer.send(Message("short-beats", tag.encode(), tags=tag))
+            with trio.fail_after(PATIENCE_S):
+                while not seen:
+                    await trio.lowlevel.checkpoint()
+    assert [message.body for message in seen] == [b"A"]
+    assert not short[0]
 
 
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)

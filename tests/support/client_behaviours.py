@@ -17,7 +17,7 @@ from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, Context
 from rmq_client.consuming.pulling import PullStatus
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
-from rmq_client.errors import BrokerError, CallerError, ClientClosed, NoRoute, Unreachable
+from rmq_client.errors import BrokerError, CallerError, ClientClosed, InvalidName, NoRoute, Unreachable
 from rmq_client.messages import Message, SendStatus
 from tests.support.client_faces import Face
 
@@ -387,6 +387,34 @@ async def a_subscription_by_properties_is_heeded(played: Played, topic: str) -> 
     assert sorted(heard.bodies) == [b"2", b"3", b"4", b"5"]
 
 
+async def what_a_group_has_before_it_is_seen(played: Played, topic: str) -> None:
+    group, groups = f"{topic}-g", played.client.groups
+    await fill(played, topic, 6)
+    heard = Heard()
+    async with played.client.push_consumer(group, {topic: "*"}, heard, **FIRST):
+        await played.face.until(lambda: len(heard.messages) >= 6, "six messages")
+
+        async def owned() -> bool:
+            seen = await groups.lag(group)
+            return [*seen.members] * QUEUES == [one.owner for one in seen.queues if one.queue.topic == topic]
+
+        await played.face.until(owned, "one owner of all queues")
+    producer = played.client.producer(f"{topic}-p")
+    for number in range(3):
+        await producer.send(Message(topic, b"%d" % number))
+    await all_are_in_their_queues(played, topic, 9)
+    behind = await groups.lag(group, owners=False)
+    assert (behind.group, behind.lag, behind.members) == (group, 3, ())
+    assert behind.delay_ms is not None
+
+    async def named() -> bool:
+        return group in await groups.names()
+
+    await played.face.until(named, "its name")
+    with pytest.raises(InvalidName):
+        await groups.lag("no name")
+
+
 async def errors_say_whose_fault_it_is(played: Played, topic: str) -> None:
     with pytest.raises(NoRoute):
         async with played.client.push_consumer(f"{topic}-g", {f"{topic}-never-made": "*"}, print):
@@ -433,5 +461,6 @@ BEHAVIOURS: Final[list[Behaviour]] = [
     all_members_get_all,
     a_consumer_pauses_and_goes_on,
     a_subscription_by_properties_is_heeded,
+    what_a_group_has_before_it_is_seen,
     errors_say_whose_fault_it_is,
 ]

@@ -56,7 +56,7 @@ INTRODUCTION: Final = """# Reference of the Python client
 
 Made from the docstrings by `make pages`; [client.md](client.md) says how to use it. The same methods are there in three faces:
 with `await` on trio (`rmq_client.client`, described here), with `await` on asyncio (`rmq_client.aio`), and without
-(`rmq_client.blocking`). Groups are on trio alone.
+(`rmq_client.blocking`).
 """
 
 
