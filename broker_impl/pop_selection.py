@@ -64,6 +64,8 @@ class PopSelection:
         self._leg: Leg | None = None
         self._done = 0
         """Queues of it that were looked at."""
+        self._has_cold = False
+        """Where a new group begins in one of them is not in memory."""
         self._locked: QueueOfGroup | None = None
 
     @property
@@ -76,21 +78,24 @@ class PopSelection:
         leg = self._leg or next(self._legs, None)
         while leg is not None:
             for at in range(self._done, len(leg.queue_ids)):
-                if self.is_full and (leg.last or not self._looks_at_each):
+                if self.is_full and (leg.last or self._sums_up(leg, at)):
                     if leg.last:
                         return
-                    asked = self.asked
-                    left = leg.queue_ids[at:]
-                    self.rest += self.parts.walk.rest_of(leg.topic, asked.consumer_group, left, asked.init_mode)
                     break
                 self._look(leg, at)
             self._done = 0
             leg = next(self._legs, None)
 
-    @property
-    def _looks_at_each(self) -> bool:
-        """Also of those of which it takes nothing it has to know more than how much they have."""
-        return bool(self.asked.order) or self.parts.offsets.has_resets
+    def _sums_up(self, leg: Leg, at: int) -> bool:
+        """Count what the queues from this one on have, of which it takes nothing; False when each has to be looked at."""
+        asked, parts = self.asked, self.parts
+        if asked.order or parts.offsets.has_resets or self._has_cold:
+            return False
+        try:
+            self.rest += parts.walk.rest_of(leg.topic, asked.consumer_group, leg.queue_ids[at:], asked.init_mode)
+        except Cold:
+            self._has_cold = True
+        return not self._has_cold
 
     def _look(self, leg: Leg, at: int) -> None:
         """Take what there is in a queue.  Raises `Cold`, see `run`."""

@@ -35,6 +35,11 @@ class UnitFilter:
         """Whether a whole unit is wanted."""
         raise NotImplementedError
 
+    def wants(self, unit: memoryview) -> bool:
+        """The same, and counted."""
+        self._evaluated += 1
+        return self(unit)
+
     def add_wanted(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
     ) -> None:
@@ -43,8 +48,7 @@ class UnitFilter:
         All of them lie within `log`, and none is looked at before it is its turn.
         """
         for at, size in zip(positions, sizes, strict=True):
-            self._evaluated += 1
-            if self(log[at - base : at - base + size]):
+            if self.wants(log[at - base : at - base + size]):
                 found.append((at, size))
                 if len(found) >= most:
                     return
@@ -61,6 +65,10 @@ class Asked(NamedTuple):
     """hash codes of the tags wanted; None: all"""
     matches: UnitFilter | None
     """sees each whole unit and may refuse it; None: all"""
+
+    def evaluated_max(self) -> int:
+        """What `matches` may have evaluated when this pull ends, but for the last unit."""
+        return 0 if self.matches is None else self.matches.evaluated() + self.matches.rows_max
 
     def accepts_code(self, tags_code: int) -> bool:
         """Whether a unit with this tags code is wanted: its low 32 bits, signed, count (Java: the long's intValue)."""

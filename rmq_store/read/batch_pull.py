@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 def choose(queue: BatchConsumeQueue, log: CommitLog, reader: LogReader, limits: Limits, asked: Asked) -> Chosen:
     """Units from the one that holds the offset asked for on. Raises Cold."""
     offset, scan_units = asked.offset, limits.scan_units(asked, queue.unit_bytes)
-    written = log.written_offset
+    written, matches, evaluated_max = log.written_offset, asked.matches, asked.evaluated_max()
     status = GetStatus.NO_MATCHED_MESSAGE
     found: list[tuple[int, int]] = []
     count = size = newest = 0
@@ -46,7 +46,7 @@ def choose(queue: BatchConsumeQueue, log: CommitLog, reader: LogReader, limits: 
             continue
         if found and limits.are_reached(asked, count, size, unit.message_count, unit.size, written - at):
             break
-        if unit.base_offset - offset >= scan_units:
+        if unit.base_offset - offset >= scan_units or (matches is not None and matches.evaluated() >= evaluated_max):
             break
         newest = at
         next_offset = unit.end_offset
@@ -56,7 +56,7 @@ def choose(queue: BatchConsumeQueue, log: CommitLog, reader: LogReader, limits: 
             if not found:
                 status = GetStatus.MESSAGE_WAS_REMOVING
             continue
-        if asked.matches is not None and not asked.matches(reader.slice_of(at, unit.size)):
+        if matches is not None and not matches.wants(reader.slice_of(at, unit.size)):
             continue
         found.append((at, unit.size))
         count += unit.message_count

@@ -174,7 +174,7 @@ class QueueReader:
         bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
         selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max)
         written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
-        rows_left = matches.evaluated() + matches.rows_max
+        rows_left = asked.evaluated_max()
         offset, count = asked.offset, min(PIECE_UNITS, matches.rows_max)
         for _ in range(PIECES_MAX):
             count = min(count, left)
@@ -213,6 +213,7 @@ class QueueReader:
         limits = self._limits
         written = log.written_offset
         offset, _, _, accepts, matches = asked
+        evaluated_max = asked.evaluated_max()
         count = min(limits.scan_units(asked, UNIT_BYTES), end - offset, queue.units_to_file_end(offset))
         data = queue.read(offset, count)
         status = GetStatus.NO_MATCHED_MESSAGE
@@ -241,6 +242,8 @@ class QueueReader:
                 continue
             if found and limits.are_reached(asked, len(found), size, 1, unit_bytes, written - physical):
                 break
+            if matches is not None and matches.evaluated() >= evaluated_max:
+                break
             newest = physical
             next_offset += 1
             if physical < skip_to:
@@ -255,7 +258,7 @@ class QueueReader:
                     status = GetStatus.MESSAGE_WAS_REMOVING
                 skip_to = physical - physical % self._file_bytes + self._file_bytes
                 continue
-            if matches is not None and not matches(self._reader.slice_of(physical, unit_bytes)):
+            if matches is not None and not matches.wants(self._reader.slice_of(physical, unit_bytes)):
                 continue
             found.append((physical, unit_bytes))
             size += unit_bytes

@@ -21,13 +21,17 @@ KNOWN_CHARACTERS_MAX: Final = 128
 """Longer values are evaluated each time, so that what a selector remembers stays below some 100 KiB."""
 WINDOW_VALUE_MAX: Final = 48
 """Longer values are not looked up by the bytes around them."""
+MARK_MAX: Final = 256
+"""Nor are those of properties with longer names: each answer would keep the name once more."""
 LOOK: Final = 2
 """Neither True nor False: of a message in which the mark is not."""
 _PAIR_END: Final = b"\x02"
 
 
 class Condition:
-    """`names`: the properties that it looks at.  `mark`: what stands before the value of its only one, else empty."""
+    """`names`: the properties that it looks at.  `mark`: what stands before the value of its only one; else, or if that is long,
+    empty.
+    """
 
     __slots__ = ("_absent", "_evaluate", "_known", "_values", "evaluated", "mark", "names", "width", "windows")
 
@@ -39,7 +43,8 @@ class Condition:
         self._values = finder([name.encode() for name in self.names])
         self._known: dict[tuple[bytes | None, ...], bool] = {}
         """Answers by the values as they are stored: most messages differ in few of those that count."""
-        self.mark = mark_of(self.names[0].encode()) if len(self.names) == 1 else b""
+        mark = mark_of(self.names[0].encode()) if len(self.names) == 1 else b""
+        self.mark = mark if len(mark) <= MARK_MAX else b""
         self.width = len(self.mark)
         """bytes of a window, which begins with the mark; it only grows"""
         self.windows: dict[bytes, int] = {b"": LOOK}

@@ -80,6 +80,36 @@ def test_a_pop_that_has_something_leaves_what_is_cold_for_the_next(
     assert bodies(take(client, queue_id=-1)) == [b"q2m0", b"q2m1"]
 
 
+def test_a_full_pop_is_answered_whatever_is_cold_in_the_other_queues(
+    broker: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a new group begins there is not known yet."""
+    for queue_id in range(4):
+        fill(client, 2, queue_id=queue_id)
+    broker.env.rng.randrange = lambda _: 0  # type: ignore[method-assign, misc, assignment]
+    store = broker.node.store
+    real, cold = store.queue_unit, {1, 2}
+
+    def queue_unit(topic: str, queue_id: int, offset: int) -> Any:
+        if queue_id in cold:
+            raise Cold(lambda: cold.discard(queue_id), ("queue", queue_id))
+        return real(topic, queue_id, offset)
+
+    monkeypatch.setattr(store, "queue_unit", queue_unit)
+    broker.driver.held = True
+    asked = pop(queue_id=-1, count=1, init_mode=1)
+    opaque = client.send(asked)
+    assert opaque in client.answers, "what it has is handed out at once"
+    answer = client.answers[opaque]
+    assert bodies(popped(answer, asked)) == [b"q3m0"]
+    assert answer.header(PopMessageResponse).rest_num == 1 + 3 * 2
+    assert not broker.node.pops.lines.locked
+    broker.driver.held = False
+    broker.driver.run()
+    assert not cold
+    assert len(take(client, queue_id=-1, init_mode=1)) == 7
+
+
 def test_a_pop_that_has_nothing_waits_for_what_is_cold(broker: Harness, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(client, 2)
     ColdQueues(broker, monkeypatch, 0)

@@ -147,6 +147,19 @@ def test_how_many_units_one_read_looks_at() -> None:
         assert answer(rig, each, 0, 32, 1 << 20) == (GetStatus.NO_MATCHED_MESSAGE, rows_max, b"")
 
 
+def test_as_many_are_evaluated_where_they_are_read_one_by_one() -> None:
+    """Of old messages, too: a long selector takes some milliseconds for each, and others wait meanwhile."""
+    sizes = {"mapped_file_size_consume_queue": 20_000 * 20, "max_filter_message_size": 1 << 20}
+    rig = Rig(settings=small(**sizes, physical_memory_bytes=0))
+    put(rig, [1] * 300 + list(range(2, 702)), [40] * 1_000)
+    for rows_max in (1, 10, 256):
+        many, each = Many("n = 7000"), Each("n = 7000")
+        many.rows_max = each.rows_max = rows_max
+        assert many.selector.matches_stored(b"n\x011\x02") is False
+        assert answer(rig, many, 0, 32, 1 << 20) == (GetStatus.NO_MATCHED_MESSAGE, min(300 + rows_max, UNITS_MAX), b"")
+        assert answer(rig, each, 300, 32, 1 << 20) == (GetStatus.NO_MATCHED_MESSAGE, 300 + rows_max, b"")
+
+
 def test_no_more_is_read_than_it_takes() -> None:
     """What lies behind a full pull is not looked at, whatever is there."""
     rig = Rig(settings=small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))

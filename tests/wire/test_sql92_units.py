@@ -222,6 +222,17 @@ def test_what_is_learned_has_a_limit(make: Callable[[int], bytes]) -> None:
     assert selector.evaluated_stored() >= 2 * most
 
 
+def test_a_long_name_is_not_kept_with_each_answer() -> None:
+    """Of the 16,384 characters of a selector one name may be nearly all."""
+    name = b"n" * 16_000
+    for text in ("%s = '1'", "%s = '1' AND b IS NULL"):
+        selector = Selector(text % name.decode())
+        units = [unit(name + b"\x01%d\x02" % number) for number in range(100)]
+        assert selected(selector, units) == ([1], False)
+        kept = sum(len(window) for condition in (selector, *selector._conditions) for window in condition.windows)
+        assert kept < 1_000
+
+
 def test_what_is_known_costs_no_evaluation() -> None:
     selector = Selector("a > 5 AND b = 'x'")
     units = [unit(b"b\x01x\x02a\x01%d\x02" % (number % 10), b"body%d" % number) for number in range(100)]
