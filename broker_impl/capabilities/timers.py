@@ -158,12 +158,14 @@ class Timers(Capability):
             self._look_in(pause_ms)
 
     def _steps(self) -> int:
-        """That this turn has, of those that stage nothing: enough for all that came since the last one."""
+        """That this turn has, of those that stage nothing: enough for all that came since the last one, as far as one turn can
+        bring it; more came while the timer waited for the disk.
+        """
         timer = self._timer
         assert timer is not None
         end = timer.queue_offset + timer.behind
         came, self._seen_end = end - self._seen_end, end
-        return STEPS_PER_TURN + came // ENTRIES_PER_STEP
+        return STEPS_PER_TURN + min(came, self._engine.limits.dispatch_units_max) // ENTRIES_PER_STEP
 
     def _step(self) -> int:
         """One step.  How many ms until the next, unless it is busy."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker_impl.capabilities.timers import STEPS_PER_TURN
+from rmq_store.errors import Cold
 from rmq_store.timer.machine import Timer
 from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, UNITS_PER_STEP, Step
 from tests.support.engine import Harness
@@ -98,3 +99,28 @@ def test_what_came_in_a_turn_enters_the_wheel_with_the_next(turns: Turns) -> Non
     assert timer.behind == 0
     came = max(sum(len(step.entries) for step in steps) for steps in turns.busy)
     assert came > STEPS_PER_TURN * ENTRIES_PER_STEP, "a turn that brought more takes more in"
+
+
+def test_what_came_while_the_timer_waited_for_the_disk_is_not_one_turns(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served all the while, and their turns bring more than one turn may take in."""
+    driver, store = turns.harness.driver, turns.harness.node.store
+    real, cold = store.copies, [True]
+
+    def copies(*asked: Any) -> Any:
+        if cold:
+            raise Cold(cold.clear, "the log")
+        return real(*asked)
+
+    monkeypatch.setattr(store, "copies", copies)
+    driver.held = True
+    most = turns.harness.node.engine.limits.dispatch_units_max
+    for _ in range(most // MANY + 2):
+        send_many(turns, MANY)
+    timer = turns.harness.capability(370)._timer
+    assert timer.behind > most + MANY
+    turns.begin()
+    driver.held = False
+    driver.run()
+    driver.advance(1)
+    assert timer.behind == 0
+    assert max(map(len, turns.busy)) <= STEPS_PER_TURN + most // ENTRIES_PER_STEP
