@@ -158,9 +158,7 @@ class Timers(Capability):
             self._look_in(pause_ms)
 
     def _steps(self) -> int:
-        """That this turn has, of those that stage nothing: enough for all that came since the last one, as far as one turn can
-        bring it; more came while the timer waited for the disk.
-        """
+        """That this turn has, of those that stage nothing: enough for all that one turn can have brought since the last one."""
         timer = self._timer
         assert timer is not None
         end = timer.queue_offset + timer.behind
