@@ -19,6 +19,7 @@ from rmq_spark.jobs import Source
 from rmq_spark.measuring import time_at
 from rmq_spark.picking import Picking, options_of, picked
 from rmq_spark.progress import on_its_way, usual_delay_ms
+from rmq_wire.bodies.pop import MESSAGES_MAX
 from rmq_wire.names import REVIVE_LOG_PREFIX as REVIVE
 from rmq_wire.names import SCHEDULE_TOPIC as SCHEDULE
 from rmq_wire.names import TRANS_GROUP as TRANSACTIONS
@@ -256,6 +257,14 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
     """Every message of every check point; state: acked, settled (revive has gone on: it is in a retry topic now), waiting."""
     from pyspark.sql import functions as F
 
+    found = pop_states(rows, positions).withColumn("dueTimestamp", time_at(F.col("due"))).withColumn("kind", F.lit("pop"))
+    return found.withColumn("level", F.lit(None).cast("int")).withColumn("uniqKey", F.lit(None).cast("string")).select(*FOUND)
+
+
+def pop_states(rows: DataFrame, positions: DataFrame) -> DataFrame:
+    """The same with the pop of each, `start` and `popTime`: what `rmq_wire.implied.pop` says of each record, as a query."""
+    from pyspark.sql import functions as F
+
     is_here = F.col("topic").startswith(REVIVE)
     own = rows.where(is_here | ((F.col("topic") == WHEEL) & F.coalesce(F.col("realTopic"), F.lit("")).startswith(REVIVE)))
     own = own.withColumn("said", F.from_json(F.col("body").cast("string"), BODY)).select(
@@ -275,8 +284,13 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
         F.expr("coalesce(said.pt, said.popTime)").alias("popTime"),
     )
     key = ["brokerName", "topic", "queueId", "group", "start", "popTime"]
-    places = "if(size(said.d) > 0, transform(said.d, one -> start + one), transform(sequence(0, said.n - 1), one -> start + one))"
-    points = own.where("tags = 'ck' and start is not null and said.n > 0").select(
+    places = (
+        "if(size(said.d) > 0, transform(slice(said.d, 1, said.n), one -> start + one),"
+        " transform(sequence(0, said.n - 1), one -> start + one))"
+    )
+    is_point = f"tags = 'ck' and start is not null and said.n between 1 and {MESSAGES_MAX}"  # ours reads no others
+    is_point += " and (coalesce(size(said.d), 0) <= 0 or size(said.d) >= said.n)"
+    points = own.where(is_point).select(
         *key,
         "systemTopic",
         "systemQueueId",
@@ -305,5 +319,4 @@ def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
     found = points.join(acks, [*key, "queueOffset"], "left")
     found = found.join(F.broadcast(passed), ["brokerName", "systemTopic", "systemQueueId"], "left")
     state = F.expr("case when isAcked or bit = 1 then 'acked' when systemQueueOffset <= offset then 'settled' else 'waiting' end")
-    found = found.withColumn("state", state).withColumn("dueTimestamp", time_at(F.col("due"))).withColumn("kind", F.lit("pop"))
-    return found.withColumn("level", F.lit(None).cast("int")).withColumn("uniqKey", F.lit(None).cast("string")).select(*FOUND)
+    return found.withColumn("state", state)
