@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rmq_store.layouts import TIMER_UNIT
 from rmq_store.timer.recovery import linked
@@ -10,6 +11,9 @@ from rmq_store.timer.steps import Entry
 from rmq_store.timer.timer_log import UNIT_BYTES
 from rmq_store.timer.wheel import Slot, TimerWheel
 from rmq_wire.implied.timers import topic_hash
+
+DELAY_MAX_MS: Final = (1 << 31) - 1
+"""Either way: it is a Java int.  A clock that is set farther ahead, and the time says less, while the slot stays right."""
 
 
 def pack_entries(entries: Sequence[Entry], at: int, wheel: TimerWheel, write_ms: int) -> tuple[bytes, list[Slot]]:
@@ -20,9 +24,8 @@ def pack_entries(entries: Sequence[Entry], at: int, wheel: TimerWheel, write_ms:
     for _, slot_ms, magic, physical_offset, size, topic in entries:
         tick = slot_ms // precision_ms
         slot = slots.get(tick) or wheel.get(tick)
-        units.append(
-            pack(UNIT_BYTES, slot.last, magic, write_ms, slot_ms - write_ms, physical_offset, size, topic_hash(topic), 0)
-        )
+        at_ms = min(write_ms, slot_ms + DELAY_MAX_MS)
+        units.append(pack(UNIT_BYTES, slot.last, magic, at_ms, slot_ms - at_ms, physical_offset, size, topic_hash(topic), 0))
         slots[tick] = linked(slot, tick, at, magic)
         at += UNIT_BYTES
     return b"".join(units), list(slots.values())

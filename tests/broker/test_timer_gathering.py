@@ -90,3 +90,24 @@ def test_those_whose_slot_ends_meanwhile_go_through_it(broker: Harness) -> None:
     revive = [unit for queue_id in range(8) for unit in broker.stored("rmq_sys_REVIVE_LOG_DefaultCluster", queue_id)]
     assert len(revive) == 2 * len(several)
     assert not broker.stored("%RETRY%G_T")
+
+
+@pytest.mark.parametrize("days", [20, 30, 400])
+@pytest.mark.parametrize("kill", [False, True])
+def test_those_whose_slot_ended_long_ago_go_through_it(broker: Harness, days: int, kill: bool) -> None:
+    """A clock is set by more milliseconds than an int has, or the broker stood still for so long."""
+    client = broker.connect()
+    several = [take(client, count=1, invisible_time=3_000)[0] for _ in range(5)]
+    broker.driver.advance(GATHER_MS)
+    ack(client, *several)
+    assert timer_of(broker).behind
+    if kill:
+        broker.env.wall_ms += days * 86_400_000
+        broker.restart(kill=True)
+    else:
+        broker.env.wall_ms += days * 86_400_000
+    broker.driver.advance(10_000)
+    assert timer_of(broker).behind == 0
+    revive = [unit for queue_id in range(8) for unit in broker.stored("rmq_sys_REVIVE_LOG_DefaultCluster", queue_id)]
+    assert len(revive) == 2 * len(several)
+    assert not broker.stored("%RETRY%G_T")
