@@ -1,4 +1,4 @@
-"""The Python client's signature and TLS beside the real RocketMQ: who signs wrongly is refused, certificates are checked."""
+"""The client's signature and TLS beside the real RocketMQ: who signs wrongly is refused, certificates are checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.talk import PATIENCE_S
 pytestmark = pytest.mark.java
 PEMS = ROOT / "tests" / "client" / "tls"
 AUTH = "org.apache.rocketmq.auth.authentication.provider"
-ADMIN = Credentials("admin", "the-secret")
+ADMIN = Credentials("administrator", "the-secret")
 ACL_5 = {
     "authenticationEnabled": "true",
     "authenticationProvider": f"{AUTH}.DefaultAuthenticationProvider",
@@ -29,15 +29,25 @@ ACL_5 = {
     "initAuthenticationUser": f'{{"username":"{ADMIN.access_key}","password":"{ADMIN.secret_key}"}}',
     "innerClientAuthenticationCredentials": f'{{"accessKey":"{ADMIN.access_key}","secretKey":"{ADMIN.secret_key}"}}',
 }
+PLAIN_ACL = f"""accounts:
+- accessKey: {ADMIN.access_key}
+  secretKey: {ADMIN.secret_key}
+  admin: true
+"""
+"""Of 4.x, in the broker's home; it wants `conf/acl` to be there, too."""
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server whose broker takes only what is signed."""
     java()
-    directory = tmp_path_factory.mktemp("guarded")
-    with JavaNameServer(directory / "namesrv") as names:
-        broker = JavaBroker(directory / "broker", names.address, properties=ACL_5)
+    version, directory = request.param, tmp_path_factory.mktemp("guarded")
+    with JavaNameServer(directory / "namesrv", version=version) as names:
+        properties = ACL_5 if version == "5.5.0" else {"aclEnable": "true"}
+        broker = JavaBroker(directory / "broker", names.address, version=version, properties=properties)
+        conf = broker.directory / "conf"
+        (conf / "acl").mkdir(parents=True, exist_ok=True)
+        (conf / "plain_acl.yml").write_text(PLAIN_ACL)
         with broker:
             yield names.address
 
@@ -56,7 +66,7 @@ def test_what_is_signed_is_taken(guarded: str) -> None:
         assert sent.message_id in {message.message_id for message in seen}
 
 
-@pytest.mark.parametrize("credentials", [None, Credentials("admin", "wrong"), Credentials("nobody", "the-secret")])
+@pytest.mark.parametrize("credentials", [None, Credentials("administrator", "wrong-secret"), Credentials("nobody", "the-secret")])
 def test_what_is_not_signed_by_somebody_known_is_refused(guarded: str, credentials: Credentials | None) -> None:
     with connect(guarded, credentials=ADMIN) as client:
         client.topics.create("refused", queues=1)
