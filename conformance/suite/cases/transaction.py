@@ -24,6 +24,8 @@ from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_P
 
 PROCESSOR = "EndTransactionProcessor"
 CHECK = (Code.END_TRANSACTION, Code.CHECK_TRANSACTION_STATE)
+WITNESS_S = 60.0
+"""For the question that is not judged, on a machine that does much else."""
 UNIQUE = "7F000001000018B4AAC2{:012X}"
 
 
@@ -110,7 +112,7 @@ async def questions(t: Trial, one: Half) -> list[CheckTransactionState]:
     It goes over the half messages in their order: by then it has come by this one, too.
     """
     witness = await half(t)
-    await asked_about(t, witness)
+    await asked_about(t, witness, seconds=WITNESS_S)
     await witness.end(TRANSACTION_ROLLBACK)
     found = []
     while command := await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=POLL_S):
