@@ -20,7 +20,7 @@ from conformance.suite.report import specification
 from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
 from rmq_columns.checks import kinds
-from tests.support import client_reference, effective_properties, ledger, mqadmin
+from tests.support import client_reference, effective_properties, ledger, mqadmin, spark_traffic
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "conformance" / "reports"
@@ -53,6 +53,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/controls.md": _controls,
     "docs/mqadmin.md": lambda page: with_table(page, table(("command", "our broker"), mqadmin.rows(refused.BROKER))),
     "docs/semantics.md": lambda _: ledger.text(),
+    "docs/spark-jobs.md": lambda page: with_table(page, table(spark_traffic.HEADS, spark_traffic.rows())),
     "docs/torture.md": _torture,
     "docs/verify.md": lambda page: with_table(page, kinds.as_markdown().rstrip("\n")),
 }

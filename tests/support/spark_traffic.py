@@ -1,0 +1,92 @@
+"""What each job may cost, held by `test_traffic` on Spark's own metrics; docs/spark-jobs.md shows it.
+
+Of one run over one broker's log: `STORE` says how large.  What a job takes beyond a log's passes is for reasons that are its own:
+`why` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from planted_stores.plan import Sizes
+
+STORE: Final = Sizes(4 << 20, 20_000, 5000, 50_000)
+LOG_BYTES: Final = 13 << 20
+BODY_BYTES: Final = 128
+SPLIT_BYTES: Final = 1 << 20
+"""So many tasks look at the log as have some of it: fourteen."""
+LARGEST_TASK: Final = 20 << 10
+"""Bytes of one task, with its split and what it is to do; of a job that takes more `task` says so."""
+
+
+class Bound(NamedTuple):
+    """The most that a run may take."""
+
+    job: str
+    passes: float
+    """over the log, in bytes read"""
+    shuffled: float
+    """records that are written for a shuffle, for each message of the log"""
+    sent: int
+    """KB from the driver: tasks and what is broadcast, once"""
+    taken: int
+    """KB of the tasks' results"""
+    task: int = LARGEST_TASK >> 10
+    """KB of one task"""
+    why: str = ""
+
+    def given(self, root: Path) -> dict[str, Any]:
+        """How it is run."""
+        to = root / "made" / self.job
+        own: dict[str, dict[str, Any]] = {
+            "loss": {"ledger": [str(root / "faulty" / "sent")]},
+            "order": {"sequence": "property:sequence"},
+            "latency": {"max_latency": "60s"},
+            "export": {"to": str(to)},
+            "diff": {"other": str(root / "faulty" / "store")},
+            "rebuild-queues": {"to": str(to), "compare": True},
+        }
+        return {"splitBytes": str(SPLIT_BYTES), **own.get(self.job, {})}
+
+
+BOUNDS: Final = (
+    Bound("audit", 1.2, 0.03, 500, 180, why="read once; where queues begin and end in each part is shuffled"),
+    Bound(
+        "loss",
+        2.2,
+        3.3,
+        4200,
+        7900,
+        why="messages and ledger meet by their keys; sides this small are broadcast through the driver",
+    ),
+    Bound("duplicates", 2.2, 1.1, 1150, 720, why="a hash for each message first, then those that came twice"),
+    Bound("order", 1.1, 1.8, 4700, 3700, why="messages by their keys; 285 tasks, each with some 10 KB there and back"),
+    Bound("lag", 0.001, 0.003, 850, 220, why="of the queue files, not of the log"),
+    Bound("latency", 2.2, 0.13, 1400, 550, why="counts once, the worst messages once"),
+    Bound("skew", 2.2, 1.2, 2100, 760, why="queues once, keys once"),
+    Bound(
+        "retries", 2.8, 0.04, 3400, 1200, why="candidates first, shuffled alone; half a pass above the two that it should take"
+    ),
+    Bound("pending", 1.7, 0.12, 9200, 4500, why="538 small tasks: each of some 10 KB there and back"),
+    Bound("export", 2.2, 0.001, 200, 40, why="read twice, and nothing goes through Spark; why twice is not looked into yet"),
+    Bound("diff", 3.3, 0.007, 9000, 1800, 90, why="of both logs: digests, then the blocks that differ; tasks of up to 70 KB"),
+    Bound("rebuild-queues", 2.2, 0.001, 600, 140, why="with `compare`: to make them and to compare"),
+)
+
+
+def rows() -> Iterator[tuple[str, str, str, str, str, str]]:
+    """Of the page."""
+    for one in BOUNDS:
+        yield f"`{one.job}`", f"{one.passes:g}", f"{one.shuffled:g}", str(one.sent), str(one.taken), one.why
+
+
+HEADS: Final = (
+    "job",
+    ":passes over the log",
+    ":records shuffled a message",
+    ":KB from the driver",
+    ":KB to the driver",
+    "because",
+)
