@@ -127,6 +127,20 @@ def test_any_selector(text: str, messages: list[dict[str, str]]) -> None:
         assert selected(selector, units) == alone(text, units)
 
 
+def test_only_what_and_joins_may_be_asked_one_by_one() -> None:
+    units = [unit(b"a\x017\x02"), unit(b"b\x01x\x02"), unit(b"a\x017\x02b\x01x\x02"), unit(b"c\x011\x02")]
+    for text, numbers in (
+        ("a = '7' OR b = 'x'", [0, 1, 2]),
+        ("a = '7' AND b = 'x'", [2]),
+        ("(a = '7' OR c = '1') AND (b = 'x' OR c = '1')", [2, 3]),
+        ("NOT (a = '7' AND b = 'x') AND c = '1'", []),
+        ("c = '1' OR (a = '7' AND b = 'x')", [2, 3]),
+    ):
+        selector = Selector(text)
+        for _ in range(2):
+            assert selected(selector, units) == (numbers, False), text
+
+
 def test_bodies_and_topics_cannot_lie() -> None:
     """Neither what looks like a property elsewhere, nor what looks like topic and properties further to the front."""
     lie = b"\x02a\x011\x02"
