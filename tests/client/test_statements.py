@@ -183,3 +183,24 @@ async def test_there_is_one_listener_and_it_can_be_called(autojump_clock: Clock)
         with pytest.raises(CallerError, match="listener"):
             async with client.push_consumer("G", {"T": "*"}, None):
                 pass
+
+
+async def test_ordered_queues_take_turns_message_by_message(autojump_clock: Clock) -> None:
+    """With one thread; in Java one queue would keep it for a minute (docs/differences.md)."""
+    cluster = SimCluster(1)
+    for queue in (0, 1):
+        fill(cluster, 90, queue=queue)
+    turns: list[int] = []
+
+    async def listen(messages: Messages, context: Context) -> None:
+        turns.append(messages[0].queue.queue_id)
+        await pass_time(1)
+
+    settings: dict[str, Any] = {**FIRST, "orderly": True, "consume_thread_max": 1}
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listen, **settings):
+        with trio.fail_after(600):
+            while len(turns) < 180:
+                await pass_time(1)
+    assert turns.count(0) == turns.count(1) == 90
+    both = turns[turns.index(1) : turns.index(1) + 100]
+    assert all(before != after for before, after in pairwise(both))
