@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
-from rmq_cli.message_lines import Where, where
-from rmq_cli.tail import HOLD_MS
+from rmq_cli.message_lines import where
+from rmq_cli.tail import read
 
 _FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET", "time": "CONSUME_FROM_TIMESTAMP"}
 
@@ -80,7 +78,7 @@ def command(
     first = where(begin, offset)
     subscription = Subscription(sql, SQL92) if sql else Subscription(tags)
     if group is None:
-        _read(cluster, topic, subscription, first, count, not no_follow, as_json)
+        read(cluster, topic, subscription, first, count, not no_follow, as_json)
         return
     from rmq_cli.consuming import Member
     from rmq_cli.work import Call, Print, Shell, Work
@@ -101,16 +99,3 @@ def command(
     with work:
         run(member.run)
     member.exit()
-
-
-def _read(cluster: Cluster, topic: str, subscription: Any, first: Where, count: int | None, follow: bool, as_json: bool) -> None:
-    from rmq_cli.message_lines import line
-
-    async def read() -> None:
-        from rmq_cli.tailing import Tail
-
-        async with cluster.connect() as client:
-            tail = Tail(client.puller(), subscription, HOLD_MS, lambda message: click.echo(line(message, as_json)))
-            await tail.run(topic, begin=first, count=count, follow=follow)
-
-    run(read)

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import click
@@ -113,26 +114,15 @@ class _Looking:
 
     async def _look(self) -> list[Any]:
         """Raises `ClientError`, the first one."""
-        import trio
-
-        from rmq_client.errors import ClientError
+        from rmq_client.groups import side_by_side
 
         names = list(self._groups) or await self._source.names()
         found: dict[str, Any] = {}
-        failed: list[ClientError] = []
 
-        async def one(name: str, scope: trio.CancelScope) -> None:
-            try:
-                found[name] = await self._source.lag(name)
-            except ClientError as error:
-                failed.append(error)
-                scope.cancel()
+        async def look(name: str) -> None:
+            found[name] = await self._source.lag(name)
 
-        async with trio.open_nursery() as nursery:
-            for name in names:
-                nursery.start_soon(one, name, nursery.cancel_scope)
-        if failed:
-            raise failed[0]
+        await side_by_side(partial(look, name) for name in names)
         seen = [found[name] for name in names]
         if self._topics:
             seen = [self._narrowed(group) for group in seen]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
-from rmq_cli.message_lines import line, where
+from rmq_cli.message_lines import Where, line, where
+
+if TYPE_CHECKING:
+    from rmq_client.consuming.subscriptions import Subscription
 
 HOLD_MS = 15_000
 """How long a pull waits at the broker; the next one follows at once."""
@@ -41,14 +46,27 @@ def command(
     """
     from rmq_client.consuming.subscriptions import SQL92, Subscription
 
-    first = where(begin, offset)
+    read(
+        cluster,
+        topic,
+        Subscription(sql, SQL92) if sql else Subscription(tags),
+        where(begin, offset),
+        count,
+        not no_follow,
+        as_json,
+    )
 
-    async def follow() -> None:
+
+def read(
+    cluster: Cluster, topic: str, subscription: Subscription, first: Where, count: int | None, follow: bool, as_json: bool
+) -> None:
+    """Print messages without a group, from there on; `count` of them, or all that come if it is to `follow`."""
+
+    async def reading() -> None:
         from rmq_cli.tailing import Tail
 
-        subscription = Subscription(sql, SQL92) if sql else Subscription(tags)
         async with cluster.connect() as client:
             tail = Tail(client.puller(), subscription, HOLD_MS, lambda message: click.echo(line(message, as_json)))
-            await tail.run(topic, begin=first, count=count, follow=not no_follow)
+            await tail.run(topic, begin=first, count=count, follow=follow)
 
-    run(follow)
+    run(reading)

@@ -109,13 +109,13 @@ class Groups:
         calls: list[Callable[[], Awaitable[None]]] = [partial(self._progress, look, wire, address) for address in addresses]
         if owners:
             calls += [partial(self._connected, look, wire, address) for address in addresses]
-        await self._all(calls)
+        await side_by_side(calls)
         if owners:
-            await self._all(partial(self._has, look, wire, client, at) for client, at in look.connected.items())
+            await side_by_side(partial(self._has, look, wire, client, at) for client, at in look.connected.items())
             untold = {(queue.topic, queue.broker_name) for queue in look.owners.keys() - look.progress.keys()}
             if look.broadcasting:  # its members keep their progress themselves
                 untold.clear()
-            await self._all(partial(self._untold, look, wire, topic, broker) for topic, broker in sorted(untold))
+            await side_by_side(partial(self._untold, look, wire, topic, broker) for topic, broker in sorted(untold))
         queues = [look.lag_of(queue, self._client.to_caller(queue.topic)) for queue in look.progress]
         return GroupLag(
             group, tuple(sorted(queues, key=lambda one: one.queue)), tuple(sorted(look.connected)), tuple(sorted(look.unasked))
@@ -146,7 +146,7 @@ class Groups:
             return
         look.progress |= stats.offset_table
         behind = {queue.topic for queue, row in stats.offset_table.items() if row["brokerOffset"] > row["consumerOffset"]}
-        await self._all(partial(self._ages, look, wire, topic, address) for topic in sorted(behind))
+        await side_by_side(partial(self._ages, look, wire, topic, address) for topic in sorted(behind))
 
     async def _ages(self, look: _Look, wire: str, topic: str, address: str) -> None:
         try:
@@ -186,28 +186,29 @@ class Groups:
             answer = await self._client.ask(address, request, also=unknown)
         return None if answer.code in unknown else self._read(kind, answer.body, address)
 
-    async def _all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-        """Side by side; the first error, as it is, ends them all."""
-        failed: list[ClientError] = []
-
-        async def call_one(call: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
-            try:
-                await call()
-            except ClientError as error:
-                failed.append(error)
-                scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            for call in calls:
-                nursery.start_soon(call_one, call, nursery.cancel_scope)
-        if failed:
-            raise failed[0]
-
     def _read(self, kind: type[_B], body: bytes, address: str) -> _B:
         try:
             return kind.read(body)
         except BadBody as wrong:
             raise Unreadable(str(wrong), address) from None
+
+
+async def side_by_side(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Side by side; the first error, as it is, ends them all."""
+    failed: list[ClientError] = []
+
+    async def call_one(call: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+        try:
+            await call()
+        except ClientError as error:
+            failed.append(error)
+            scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(call_one, call, nursery.cancel_scope)
+    if failed:
+        raise failed[0]
 
 
 def _age_ms(span: QueueTimeSpan) -> int:
