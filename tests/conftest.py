@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,30 @@ settings.load_profile("ci")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the long variants, too (hours)")
+    parser.addoption("--only-nightly", action="store_true", help="run nothing that would come out as it did by day")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--nightly"):
-        late = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    if config.getoption("--only-nightly"):
+        _deselect(config, items, lambda item: bool(item.get_closest_marker("nightly")) or tries_more(item))
+    elif not config.getoption("--nightly"):
+        _deselect(config, items, lambda item: not item.get_closest_marker("nightly"))
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not is_kept(item)])
+    items[:] = filter(is_kept, items)
+
+
+def tries_more(item: pytest.Item) -> bool:
+    """Is it a property that takes as many examples as the profile says?  With a number of its own it draws by night what it drew
+    by day: both follow from the commit.
+    """
+    test = getattr(item, "obj", None)
+    if not getattr(test, "is_hypothesis_test", False):
+        return False
+    own = getattr(test, "_hypothesis_internal_use_settings", None) or settings.default
+    return own.max_examples == settings.get_profile("nightly").max_examples
 
 
 @pytest.fixture

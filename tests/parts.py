@@ -2,7 +2,10 @@
 
 A part is a list of places in `tests/`; a place that another part names is that part's.  The Python lane computes, two lanes wait
 for real brokers and stock clients, those of Spark do both, so that together they fill two cores.  What a part prints comes in one
-piece, when it ends.  Nothing is tried a second time.
+piece, when it ends; one that runs alone prints as it goes.  Nothing is tried a second time.
+
+With `--nightly` a part runs its long variants and the properties that take more examples then: what would come out as it did by
+day is left to the day.  `tests.night` runs all parts so.
 
 With RMQ_REQUIRE=java (CI) a test of a Java part that skips counts as failed: the machine was supposed to have a JDK and Maven.
 `docker` there says the same of the tests that need a daemon and the images, `s3` and `spark` of those parts.
@@ -103,7 +106,7 @@ PART_SECONDS_MAX = 2400
 """A part that takes longer hangs: it is ended."""
 NIGHTLY_PART_SECONDS_MAX = 2 * 3600
 """A quarter of a million lives of the store are simulated then."""
-LANES_BY_NIGHT = 2
+BY_NIGHT = ("--only-nightly", "--hypothesis-profile=nightly")
 MEMORY_FREE_MIN = 8 << 30
 """With less than this, test directories lie on the disk."""
 
@@ -125,19 +128,19 @@ def command_of(part: Part) -> list[str]:
 
 
 def scratch_root(part: Part, *, nightly: bool) -> Path | None:
-    """Where test directories lie: in memory, but for the gigabytes of the nightly stores."""
-    if nightly or not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
+    """Where test directories lie: in memory, but for the gigabytes of the nightly stores, all of which Spark reads."""
+    if (nightly and part.lane in (SPARK, JOBS)) or not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
         return None
     room = os.statvfs(MEMORY)
     return MEMORY if room.f_bavail * room.f_frsize >= MEMORY_FREE_MIN else None
 
 
-def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], printing: Lock) -> Outcome:
+def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], printing: Lock, alone: bool = False) -> Outcome:
     """Run it under pytest and print its output; counts come from the JUnit file, so a crash of pytest itself is a failure."""
     with tempfile.TemporaryDirectory(prefix=f"rmq-{part.name}-", dir=scratch_root(part, nightly=nightly)) as scratch:
         report, output = Path(scratch) / "report.xml", Path(scratch) / "output"
         command = [*command_of(part), f"--basetemp={scratch}/tests", "-o", f"cache_dir={scratch}/cache", f"--junitxml={report}"]
-        command += [f"--hypothesis-seed={seed}", *(["--nightly", "--hypothesis-profile=nightly"] if nightly else []), *extra]
+        command += [f"--hypothesis-seed={seed}", *(BY_NIGHT if nightly else ()), *extra]
         started = time.monotonic()
         with output.open("wb") as printed:
             child = subprocess.Popen(
@@ -145,7 +148,7 @@ def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], prin
                 cwd=ROOT,
                 env={**os.environ, "RMQ_PORTS": LANES[part.lane], "RMQ_SEED": str(seed)},
                 stdin=subprocess.DEVNULL,
-                stdout=printed,
+                stdout=None if alone else printed,
                 stderr=subprocess.STDOUT,
             )
         limit = NIGHTLY_PART_SECONDS_MAX if nightly else PART_SECONDS_MAX
@@ -199,15 +202,18 @@ def counted(report: Path, status: int) -> tuple[int, int, int]:
 
 
 def run_lanes(parts: Sequence[Part], *, nightly: bool, seed: int, extra: Sequence[str]) -> dict[Part, Outcome]:
-    """All lanes side by side; by night so many at once, when gigabytes are written."""
+    """All lanes side by side."""
     printing = Lock()
     interrupted = Event()  # Ctrl-C ends the parts that run: they have the same terminal; no other begins
 
     def lane(name: str) -> dict[Part, Outcome]:
         own = (part for part in parts if part.lane == name and not interrupted.is_set())
-        return {part: run_part(part, nightly=nightly, seed=seed, extra=extra, printing=printing) for part in own}
+        return {
+            part: run_part(part, nightly=nightly, seed=seed, extra=extra, printing=printing, alone=len(parts) == 1)
+            for part in own
+        }
 
-    with ThreadPoolExecutor(LANES_BY_NIGHT if nightly else len(LANES)) as lanes:
+    with ThreadPoolExecutor(len(LANES)) as lanes:
         found: dict[Part, Outcome] = {}
         try:
             for outcomes in lanes.map(lane, LANES):
@@ -250,7 +256,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=names, help="run this part (repeatable)")
     parser.add_argument("--without", action="append", choices=names, default=[], help="leave this part out (repeatable)")
-    parser.add_argument("--nightly", action="store_true", help="run the long variants too")
+    parser.add_argument("--nightly", action="store_true", help="run the long variants, and what takes more examples then")
     parser.add_argument("--left-out", action="store_true", help="list the tests that run by night only, and end")
     options, extra = parser.parse_known_args()
     if options.left_out:

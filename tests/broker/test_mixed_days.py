@@ -30,9 +30,9 @@ def test_a_day(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_many_days() -> None:
+def test_many_days(tmp_path: Path) -> None:
     for seed in range(DAYS, NIGHTS):
-        with tempfile.TemporaryDirectory() as root:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as root:
             mixed_day(seed, Path(root))
 
 

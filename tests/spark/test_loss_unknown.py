@@ -31,10 +31,12 @@ PLAIN = "clicks"
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module", params=[pytest.param(True, id="planned once"), pytest.param(False, id="own", marks=pytest.mark.nightly)]
+)
 def plans_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Planning each query anew after each of its stages takes a quarter of all and more.  By night Spark has its own default."""
-    if request.config.getoption("--nightly"):
+    """Planning each query anew after each of its stages takes a quarter of all and more.  By night it has its default, too."""
+    if not request.param:
         yield
         return
     session = request.getfixturevalue("spark")
