@@ -27,6 +27,7 @@ from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.support.driver import Client
 from tests.support.engine import Harness
 from tests.support.given import damaged
+from tests.support.night_seeds import each_of_the_night
 from tests.support.requests import pull, send
 
 PARKS = {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
@@ -258,5 +259,4 @@ def test_salvos() -> None:
 
 @pytest.mark.nightly
 def test_many_salvos() -> None:
-    for seed in range(30, 3_000):
-        salvo(seed)
+    each_of_the_night(3_000, salvo)

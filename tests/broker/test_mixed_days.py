@@ -16,11 +16,12 @@ from broker_impl.state.ended_halves import EndedHalves
 from rmq_store.timer.machine import Timer
 from rmq_store.timer.timer_log import TimerLog
 from tests.support.mixed_sim import mixed_day
+from tests.support.night_seeds import each_of_the_night
 from tests.support.planting import FAILURES, Plant, find_by_seed
 from tests.support.timer_bugs import nothing_is_cut_at_the_start, slot_counts_as_read_in_the_middle
 
 DAYS = 50
-NIGHTS = 400
+DAYS_BY_NIGHT = 350
 SEEDS_MAX = 40
 
 
@@ -31,9 +32,11 @@ def test_a_day(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_many_days(tmp_path: Path) -> None:
-    for seed in range(DAYS, NIGHTS):
+    def play(seed: int) -> None:
         with tempfile.TemporaryDirectory(dir=tmp_path) as root:
             mixed_day(seed, Path(root))
+
+    each_of_the_night(DAYS_BY_NIGHT, play)
 
 
 def a_level_passes_over_what_was_not_written(patch: pytest.MonkeyPatch) -> None:

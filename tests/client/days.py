@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -162,15 +163,28 @@ class Day:
             **(QUIET if self.plan.quiet else {}),
         }
         async with self._client("10.9.9.1") as sender, self._client("10.9.9.2") as first:
-            async with first.push_consumer(GROUP, {"T": "*"}, self.listen, **settings), trio.open_nursery() as nursery:
-                nursery.start_soon(self._trouble)
-                nursery.start_soon(self._come_and_go, settings)
-                await self.produce(sender)
+            async with AsyncExitStack() as member:
+                await self._join(member, first, settings)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._trouble)
+                    nursery.start_soon(self._come_and_go, settings)
+                    await self.produce(sender)
             self.cluster.faults.stop()
             async with first.push_consumer(f"{GROUP}", {"T": "*"}, self.listen, **settings):
                 with trio.move_on_after(PATIENCE_S):
                     while self.acknowledged - self.consumed.keys():
                         await pass_time(1)
+
+    async def _join(self, stack: AsyncExitStack, client: Client, settings: dict[str, Any]) -> None:
+        """Start a consumer; one whose topic's route cannot be had just then fails at once, and is started again."""
+        while True:
+            try:
+                await stack.enter_async_context(client.push_consumer(GROUP, {"T": "*"}, self.listen, **settings))
+                return
+            except ClientError:
+                if self.plan.is_calm:
+                    raise
+                await pass_time(1)
 
     async def _come_and_go(self, settings: dict[str, Any]) -> None:
         """A second member, which dies or leaves."""

@@ -154,12 +154,16 @@ class FakeCluster:
         return ResponseCode.SUCCESS, header, b""
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.nursery.start_soon(self.server_at(host, port).serve, theirs)
+        return ours
+
+    def server_at(self, host: str, port: int) -> FakeServer:
+        """Raises ConnectionRefusedError when nobody listens there."""
         server = self.servers.get(f"{host}:{port}")
         if server is None or not server.up:
             raise ConnectionRefusedError(111, "Connection refused")
-        ours, theirs = trio.testing.memory_stream_pair()
-        self.nursery.start_soon(server.serve, theirs)
-        return ours
+        return server
 
     def world(self, seed: int = 1) -> World:
         return World(dial=self.dial, wall_ms=lambda: self.wall_ms, rng=random.Random(seed), ip="10.9.8.7", pid=4711, zone=UTC)

@@ -68,9 +68,20 @@ class SimServer(FakeServer):
         self.rng = rng
         self.whose: dict[int, str] = {}
         """Stream -> the address of its client."""
+        self.asking = 0
+        """The stream of what is being answered."""
+        self.hung_up: Callable[[int], None] = lambda _: None
+        """Called with a stream that has ended."""
         self.cut: set[str] = set()
         """Clients of which nothing arrives."""
         self._writing: dict[int, trio.Lock] = {}
+
+    async def serve(self, stream: Any) -> None:
+        try:
+            await super().serve(stream)
+        finally:
+            self.hung_up(id(stream))
+            self.whose.pop(id(stream), None)
 
     async def send(self, stream: Any, frame: bytes) -> None:
         """One after the other; nobody there is nobody's fault."""
@@ -96,6 +107,7 @@ class SimServer(FakeServer):
             await self._write(stream, command, (ResponseCode.SYSTEM_BUSY, None, b""))
             return
         answer = self.answers.get(command.code)
+        self.asking = id(stream)
         reply: Any = (ResponseCode.SUCCESS, None, b"") if answer is None else answer(command)
         if callable(reply):
             reply = await reply()
@@ -125,6 +137,8 @@ class Broker:
     """Places in the log."""
     progress: dict[tuple[str, str, int], int] = field(default_factory=dict)
     members: dict[str, set[str]] = field(default_factory=dict)
+    told_by: dict[int, set[tuple[str, str]]] = field(default_factory=dict)
+    """Stream -> the groups and clients whose heartbeats came by it: with it they go (`ClientHousekeepingService`)."""
     locks: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
     arrivals: dict[tuple[str, int], trio.Event] = field(default_factory=dict)
 
@@ -175,6 +189,9 @@ class SimCluster(FakeCluster):
                 RequestCode.UNLOCK_BATCH_MQ: self._unlock,
                 RequestCode.CONSUMER_SEND_MSG_BACK: self._back,
             }
+            server = self.servers[address]
+            assert isinstance(server, SimServer)
+            server.hung_up = lambda stream, name=name: self._hung_up(self.kept[name], stream)
             for code, answer in answers.items():
                 self.servers[address].answers[code] = lambda command, answer=answer, name=name: answer(self.kept[name], command)
 
@@ -187,12 +204,12 @@ class SimCluster(FakeCluster):
         made.wall_ms, made.ip = self.wall, ip
 
         async def dial(host: str, port: int) -> trio.abc.Stream:
-            server = self.servers[f"{host}:{port}"]
-            stream = await self.dial(host, port)
-            await trio.testing.wait_all_tasks_blocked()
+            server = self.server_at(host, port)
             assert isinstance(server, SimServer)
-            server.whose[id(server.streams[-1])] = ip
-            return stream
+            ours, theirs = trio.testing.memory_stream_pair()
+            server.whose[id(theirs)] = ip
+            self.nursery.start_soon(server.serve, theirs)
+            return ours
 
         made.dial = dial
         return made
@@ -285,10 +302,20 @@ class SimCluster(FakeCluster):
         for consumer in said.consumer_data_set:
             members = broker.members.setdefault(consumer.group_name, set())
             self.topics.add(names.retry_topic(consumer.group_name))
+            server = self.servers[self.brokers[broker.name]]
+            assert isinstance(server, SimServer)
+            broker.told_by.setdefault(server.asking, set()).add((consumer.group_name, said.client_id or ""))
             if said.client_id and said.client_id not in members:
                 members.add(said.client_id)
                 self._tell(broker, consumer.group_name)
         return 0, None, b""
+
+    def _hung_up(self, broker: Broker, stream: int) -> None:
+        left = broker.told_by.pop(stream, set())
+        for group, client_id in left - set().union(*broker.told_by.values()):
+            if client_id in broker.members.get(group, ()):
+                broker.members[group].discard(client_id)
+                self._tell(broker, group)
 
     def _leave(self, broker: Broker, command: Command) -> Reply:
         asked = command.header(UnregisterClient)

@@ -10,6 +10,7 @@ import pytest
 from tests.client import plants
 from tests.client.days import BAD_ANSWERS, Plan, play
 from tests.client.sim_cluster import Faults
+from tests.support.night_seeds import each_of_the_night
 from tests.support.planting import Plant, find_by_seed
 
 BOTH: Final = ("broker-a", "broker-b")
@@ -37,8 +38,7 @@ def test_a_day(kind: str, seed: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", DAYS)
 def test_many_days(kind: str) -> None:
-    for seed in range(1_000, 1_400):
-        play(seed, DAYS[kind]())
+    each_of_the_night(400, lambda seed: play(seed, DAYS[kind]()))
 
 
 FOUND_IN: Final[list[tuple[Plant, str]]] = [

@@ -18,6 +18,7 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Form, encode_request
 from rmq_wire.declare import REQUESTS, Role
 from tests.support.engine_session import EngineSession
+from tests.support.night_seeds import each_of_the_night
 
 NAME_SERVER_REQUESTS = sorted({r for (role, _code), r in REQUESTS.items() if role == Role.NAME_SERVER}, key=lambda r: r.code)
 HOSTILE = ["..", "a/b", "", "-1", "9" * 30, "true", "\x00", "\n", "x" * 300, "\ud7ff", "name=value"]
@@ -94,5 +95,4 @@ def test_salvos() -> None:
 
 @pytest.mark.nightly
 def test_many_salvos() -> None:
-    for seed in range(60, 5_000):
-        salvo(seed)
+    each_of_the_night(5_000, salvo)

@@ -21,6 +21,7 @@ from rmq_store.results import GetStatus
 from rmq_store.retention import Retention
 from tests.store.retention_kit import step
 from tests.support.memory_disk import Fault, MemoryDisk, Stopped
+from tests.support.night_seeds import seeds_of_the_night
 from tests.support.planting import FAILURES, Errors, Plant, find_by_seed
 from tests.support.store_rig import Rig, draft, number_of, small, units_of
 
@@ -208,7 +209,7 @@ def test_random_days_of_retention() -> None:
 
 @pytest.mark.nightly
 def test_many_random_days_of_retention() -> None:
-    live(range(1_000_000, 1_000_000 + NIGHTLY_SEEDS))
+    live(seeds_of_the_night(NIGHTLY_SEEDS))
 
 
 # --- planted bugs
