@@ -7,7 +7,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from rmq_columns import parse_options
@@ -105,8 +105,12 @@ def written(messages: list[Stored]) -> bytes:
     return log
 
 
+PACKED = Stored(TOPICS.index(BATCH), 0, 1, None, 0, "", "", "1", 0, (0,))
+
+
 @settings(max_examples=500, deadline=None)
 @given(MESSAGES, some.sampled_from((400, 3000, 1 << 20)))
+@example([PACKED, PACKED, PACKED._replace(leap=1)], 100)  # what ends where another begins again stays
 def test_both_rebuilds_are_equal(messages: list[Stored], split_bytes: int) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         root = Path(directory, "store")
