@@ -2,8 +2,10 @@
 
     python -m bench.python_client [--rows send push] [--count 20000] [--json FILE]
 
-- *import*: CPU that `import rmq_client.blocking` takes, and `import trio` alone, which is most of it.
+- *import*: CPU that importing the package, its names and each face takes, and `import trio` alone.
 - *first*: from entering the client's block to the first acknowledged send (Python only: a JVM is slower to start than that).
+- *cold*: the same in a new interpreter with the blocking face, whose first `connect` imports trio and the core; and all of it,
+  from the import of the face on.
 - *send*: 1 KiB messages, 64 in flight over one connection.
 - *push*: a backlog consumed by listeners that do nothing, default settings: one message a call, 20 listeners at once.
 
@@ -29,7 +31,27 @@ from bench.processes import make_topic
 from tests.support.java import REFERENCE, classpath, java, programs
 
 DEPTH, BYTES, QUEUES = 64, 1_024, 4
-ROWS = ("import", "first", "send", "push")
+ROWS = ("import", "first", "cold", "send", "push")
+IMPORTS = {
+    "trio": "import trio",
+    "rmq_client": "import rmq_client",
+    "its names": "from rmq_client import Message, SendResult, Subscription, ReceivedMessage, ClientError, Credentials",
+    "rmq_client.blocking": "from rmq_client.blocking import connect",
+    "rmq_client.aio": "from rmq_client.aio import connect",
+    "asyncio": "import asyncio",
+    "rmq_client.connect": "from rmq_client import connect",
+}
+COLD = """
+import json, sys, time
+began_s = time.perf_counter()
+from rmq_client import Message
+from rmq_client.blocking import connect
+entered_s = time.perf_counter()
+with connect(sys.argv[1]) as client:
+    client.producer("cold").send(Message(sys.argv[2], bytes(int(sys.argv[3]))))
+    ended_s = time.perf_counter()
+print(json.dumps({"first_ms": (ended_s - entered_s) * 1e3, "all_ms": (ended_s - began_s) * 1e3}))
+"""
 Figures = dict[str, float]
 
 
@@ -68,16 +90,25 @@ def import_cpu_ms(statement: str, rounds: int = 11) -> float:
     return least(statement) - least("pass")
 
 
+def cold(namesrv: str, topic: str, rounds: int = 11) -> Figures:
+    """The median of so many new interpreters."""
+    command = [sys.executable, "-O", "-c", COLD, namesrv, topic, str(BYTES)]
+    found = [json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(rounds)]
+    return {name: round(statistics.median(one[name] for one in found), 1) for name in found[0]}
+
+
 def rows(wanted: list[str], sides: tuple[Side, Side], count: int) -> Iterator[tuple[str, str, str, Figures]]:
     """Row, broker, client, figures."""
     if "import" in wanted:
-        for module in ("trio", "rmq_client", "rmq_client.blocking"):
-            yield "import", "-", module, {"ms": round(import_cpu_ms(f"import {module}"), 1)}
+        for name, statement in IMPORTS.items():
+            yield "import", "-", name, {"ms": round(import_cpu_ms(statement), 1)}
     for side in sides:
         topic = f"client_{side.name}"
         make_topic(side.port, topic, QUEUES)
         if "first" in wanted:
             yield "first", side.name, "python", python("first", side.namesrv, topic, 0, 0, BYTES)
+        if "cold" in wanted:
+            yield "cold", side.name, "python", cold(side.namesrv, topic)
         if "send" in wanted or "push" in wanted:
             yield "send", side.name, "python", python("send", side.namesrv, topic, count, DEPTH, BYTES)
             yield "send", side.name, "java", stock("send", side.namesrv, topic, count, DEPTH, BYTES)

@@ -12,8 +12,8 @@ from threading import Lock
 
 from scenario import FIRST, NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 COUNT = 200
 WORK_S = 0.02

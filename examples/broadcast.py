@@ -16,8 +16,8 @@ from pathlib import Path
 
 from scenario import FIRST, NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 COUNT = 20
 

@@ -15,8 +15,8 @@ from collections import Counter
 
 from scenario import NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 
 def main() -> None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from scenario import FIRST, NAMESRV, fresh, wait_for
 
+from rmq_client import ClientError, Message
 from rmq_client.blocking import connect
-from rmq_client.errors import ClientError
-from rmq_client.messages import Message
 
 TRIES = 17
 
@@ -19,7 +18,7 @@ def main() -> None:
     tried: list[int] = []
 
     def listen(messages, context):
-        from rmq_client.consuming.listening import ConsumeConcurrentlyStatus
+        from rmq_client import ConsumeConcurrentlyStatus
 
         tried.extend(message.reconsume_times for message in messages)
         return ConsumeConcurrentlyStatus.RECONSUME_LATER

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from scenario import FIRST, NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 LEVELS = 18
 

@@ -10,8 +10,8 @@ import sys
 
 from scenario import NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 
 def inspect(*arguments: str) -> subprocess.CompletedProcess[str]:

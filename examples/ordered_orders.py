@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from scenario import FIRST, NAMESRV, fresh
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 STEPS = ("created", "paid", "packed", "shipped")
 ORDERS = ("order-1", "order-2")

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 from scenario import NAMESRV, fresh, wait_for
 
+from rmq_client import MessageQueue
 from rmq_client.blocking import connect
 from rmq_client.consuming import allocation
-from rmq_client.messages import MessageQueue
 
 QUEUES = 5
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 from scenario import FIRST, NAMESRV, fresh, wait_for
 
+from rmq_client import Message
 from rmq_client.blocking import connect
-from rmq_client.messages import Message
 
 COUNT, QUEUES = 40, 4
 

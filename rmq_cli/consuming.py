@@ -19,7 +19,7 @@ from rmq_cli.complaint import Complaint, Unread
 from rmq_cli.printing import until_unread
 from rmq_cli.stopping import STATUS_OF_SIGNAL
 from rmq_cli.work import Spent, Work
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
 from rmq_client.consuming.push_consumer import PushConsumer
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription

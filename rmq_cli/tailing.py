@@ -12,7 +12,8 @@ import trio
 
 from rmq_cli.message_lines import Where
 from rmq_cli.printing import until_unread
-from rmq_client.consuming.pulling import Puller, PullStatus
+from rmq_client.consuming.pull_result import PullStatus
+from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.errors import NetworkError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from rmq_client.consuming.pulling import TOOLS_GROUP, Puller
-from rmq_client.consuming.subscriptions import Subscription
+from rmq_client.consuming.pulling import Puller
+from rmq_client.consuming.subscriptions import TOOLS_GROUP, Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError
 from rmq_client.name_servers import addresses_of
@@ -27,7 +27,7 @@ from rmq_client.world import World, dial_with
 
 if TYPE_CHECKING:  # what a push consumer takes is imported for the first of them: who sends need not wait for it
     from rmq_client.consuming.allocation import AllocateStrategy
-    from rmq_client.consuming.listening import ConsumeHook, Listener
+    from rmq_client.consuming.listener import ConsumeHook, Listener
     from rmq_client.consuming.push_consumer import PushConsumer
     from rmq_client.groups import Groups
 

@@ -20,7 +20,7 @@ from conformance.suite.report import specification
 from conformance.suite.report.markdown import table, with_table
 from conformance.torture import report as torture
 from rmq_columns.checks import kinds
-from tests.support import client_reference, effective_properties, ledger, mqadmin, spark_traffic
+from tests.support import client_reference, effective_properties, face_methods, ledger, mqadmin, spark_traffic
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "conformance" / "reports"
@@ -56,6 +56,8 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/spark-jobs.md": lambda page: with_table(page, table(spark_traffic.HEADS, spark_traffic.rows())),
     "docs/torture.md": _torture,
     "docs/verify.md": lambda page: with_table(page, kinds.as_markdown().rstrip("\n")),
+    "rmq_client/faces/aio_methods.py": lambda _: face_methods.source(face_methods.AIO),
+    "rmq_client/faces/blocking_methods.py": lambda _: face_methods.source(face_methods.BLOCKING),
 }
 """File -> what stands in it now, from what stood in it."""
 

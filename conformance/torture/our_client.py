@@ -13,7 +13,7 @@ import trio
 from conformance.torture.client import Report
 from conformance.torture.script import ClientPart
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import BrokerError, ClientError
 from rmq_client.messages import Message

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
+from rmq_client.consuming.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.service import Consuming

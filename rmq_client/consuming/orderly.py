@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from rmq_client.consuming.listening import Called, ConsumeOrderlyContext, ConsumeOrderlyStatus
+from rmq_client.consuming.listener import Called, ConsumeOrderlyContext, ConsumeOrderlyStatus
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.consuming.received import ReceivedMessage

@@ -8,12 +8,11 @@ Source: `DefaultMQPullConsumerImpl`, `PullAPIWrapper`, `MQAdminImpl`, `RemoteBro
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final, TypeVar
 
+from rmq_client.consuming.pull_result import STATUS_OF, PullResult, PullStatus
 from rmq_client.consuming.received import ReceivedMessage, read_messages
-from rmq_client.consuming.subscriptions import Subscription
+from rmq_client.consuming.subscriptions import EVERYTHING, Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError, InvalidName, NoBroker, Unreadable
 from rmq_client.routes import Place
@@ -38,37 +37,13 @@ from rmq_wire.headers.positions import (
 )
 from rmq_wire.headers.pull import PullMessage, PullMessageResponse
 
-TOOLS_GROUP: Final = names.TOOLS_CONSUMER_GROUP
-"""The group of those who only look."""
 PULL_TIMEOUT_MS: Final = 10_000
 """Java: consumerPullTimeoutMillis."""
 HOLD_GRACE_MS: Final = 10_000
 """What a held pull's answer may take longer than it was to be held.  Java: 30 s for 20 s."""
-EVERYTHING: Final = Subscription()
-
-
-class PullStatus(Enum):
-    """Source: `PullStatus`, `MQClientAPIImpl.processPullResponse`."""
-
-    FOUND = ResponseCode.SUCCESS
-    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
-    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
-    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
 
 
 _H = TypeVar("_H", bound=Header)
-_STATUS: Final = {int(one.value): one for one in PullStatus}
-
-
-@dataclass(frozen=True, slots=True)
-class PullResult:
-    """`messages`: those that are wanted, in order.  Go on with `next_offset`; the queue has `min_offset` up to `max_offset`."""
-
-    status: PullStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    messages: tuple[ReceivedMessage, ...]
 
 
 class Puller:
@@ -153,7 +128,7 @@ class Puller:
     def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
         header = _header(answer, PullMessageResponse, address)
         self._suggested[queue] = header.suggest_which_broker_id
-        status = _STATUS[answer.code]
+        status = STATUS_OF[answer.code]
         messages: tuple[ReceivedMessage, ...] = ()
         if status is PullStatus.FOUND:
             found = read_messages(bytes(answer.body), queue, address)

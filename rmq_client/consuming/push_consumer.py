@@ -19,12 +19,14 @@ from rmq_client.consuming.allocation import AllocateStrategy
 from rmq_client.consuming.assignment import Assignment
 from rmq_client.consuming.concurrently import Concurrently
 from rmq_client.consuming.giving_back import GivingBack
-from rmq_client.consuming.listening import ConsumeHook, Listener, Listening
+from rmq_client.consuming.listener import ConsumeHook, Listener
+from rmq_client.consuming.listening import Listening
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.orderly import Orderly
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import LocalProgress, Progress, RemoteProgress
-from rmq_client.consuming.pulling import Puller, PullResult, PullStatus
+from rmq_client.consuming.pull_result import PullResult, PullStatus
+from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.consuming.rates import NOTE_MS
 from rmq_client.consuming.reporting import consume_directly, running_info

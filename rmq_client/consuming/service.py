@@ -12,7 +12,8 @@ from typing import Protocol
 import trio
 
 from rmq_client.consuming.giving_back import GivingBack
-from rmq_client.consuming.listening import Context, Listening
+from rmq_client.consuming.listener import Context
+from rmq_client.consuming.listening import Listening
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import Progress
 from rmq_client.consuming.rates import TopicRates

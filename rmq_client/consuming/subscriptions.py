@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import CallerError
+from rmq_wire import names
 from rmq_wire.bodies.heartbeat import TAG, SubscriptionData
 from rmq_wire.java import string_hash
 
+if TYPE_CHECKING:
+    from rmq_client.consuming.received import ReceivedMessage
+
+TOOLS_GROUP: Final = names.TOOLS_CONSUMER_GROUP
+"""The group of those who only look."""
 ALL: Final = "*"
 SQL92: Final = "SQL92"
 _OR: Final = "||"
@@ -59,3 +64,6 @@ class Subscription:
         """Those of the tags."""
         tags = self.tags
         return (message for message in messages if not tags or message.tags in tags)
+
+
+EVERYTHING: Final = Subscription()

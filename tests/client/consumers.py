@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import trio
 
 from rmq_client.client import Client
-from rmq_client.consuming.listening import Context
+from rmq_client.consuming.listener import Context
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.messages import Message
 from tests.support.talk import PATIENCE_S

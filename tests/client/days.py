@@ -17,7 +17,8 @@ import trio
 import trio.testing
 
 from rmq_client.client import Client, connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, Context, Outcome
+from rmq_client.consuming.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, Context, Outcome
+from rmq_client.consuming.push_consumer import REBALANCE_APART_S
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import ClientError
 from rmq_client.messages import Message
@@ -30,6 +31,8 @@ PATIENCE_S: Final = 900.0
 HOUR_MS: Final = 3_600_000
 QUIET: Final = {"persist_consumer_offset_interval_ms": HOUR_MS, "rebalance_interval_ms": HOUR_MS}
 """Members heed notices at once: who has just shared out by itself heeds the next notice a second later, and has told too late."""
+SHARED_OUT_S: Final = 2 * REBALANCE_APART_S
+"""So long after it was done last, nobody is in that second any more: the first member shares out when it comes, too."""
 BAD_ANSWERS: Final = {
     "late": 0.05,
     "lost": 0.05,
@@ -135,6 +138,7 @@ class Day:
         """Until all is consumed; then somebody comes or goes."""
         while self.acknowledged - self.consumed.keys() or any(self.at_work.values()):
             await pass_time(0.1)
+        await pass_time(SHARED_OUT_S)
         self.turn.set()
         self.turn = trio.Event()
         await pass_time(30)

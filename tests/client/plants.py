@@ -10,7 +10,7 @@ import pytest
 from rmq_client.consuming import concurrently
 from rmq_client.consuming.assignment import Assignment
 from rmq_client.consuming.giving_back import GivingBack
-from rmq_client.consuming.listening import Outcome
+from rmq_client.consuming.listener import Outcome
 from rmq_client.consuming.offset_table import OffsetTable
 from rmq_client.consuming.process_queue import Held, ProcessQueue
 from rmq_client.consuming.progress import RemoteProgress

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rmq_client import aio
-from rmq_client.consuming.listening import Context
+from rmq_client.consuming.listener import Context
 from rmq_client.errors import CallerError, ClientClosed, ClientError
 from rmq_client.messages import Message
 from tests.client.consumers import FIRST, Messages

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rmq_client.blocking import connect
-from rmq_client.consuming.listening import Context
+from rmq_client.consuming.listener import Context
 from rmq_client.errors import CallerError, NoRoute
 from rmq_client.messages import Message
 from tests.client.consumers import FIRST, Messages

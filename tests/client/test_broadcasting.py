@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, Context
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, Context
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.errors import CallerError
 from rmq_client.messages import Message

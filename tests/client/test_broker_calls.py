@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from rmq_client.client import Client, connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Context, Outcome
 from rmq_client.messages import Message, SendResult
 from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo, ConsumerStatus
 from rmq_wire.command import Command

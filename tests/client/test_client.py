@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import subprocess
-import sys
 
 import pytest
 import trio
@@ -29,7 +27,6 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerRunningInfo, NotifyConsumerIdsChanged
 from rmq_wire.headers.topics import GetTopicConfig
 from tests.client.fake_cluster import BROKER_A, BROKER_B, NAMESRV, FakeCluster, client_of, pass_time
-from tests.support.rmq import ROOT
 
 Clock = trio.testing.MockClock
 ROUTE, SEND, BEAT = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
@@ -229,15 +226,3 @@ async def test_two_servers_two_connections(autojump_clock: Clock) -> None:
             await producer.send(HELLO)
         assert sorted(client.connections.open_addresses) == sorted([NAMESRV, BROKER_A, BROKER_B])
         assert [server.connections for server in cluster.servers.values()] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("module", ["rmq_client.client", "rmq_client.blocking", "rmq_client.aio"])
-def test_who_only_sends_imports_nothing_that_consumes(module: str) -> None:
-    code = f"import sys, {module}; print(*(name for name in sys.modules if name.startswith('rmq_')))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
-    late = {
-        f"rmq_client.{name}" for name in ("broker_calls", "consuming.push_consumer", "consuming.orderly", "consuming.allocation")
-    }
-    assert module in loaded
-    assert not late & set(loaded)
-    assert not any(name.startswith("rmq_store") for name in loaded)

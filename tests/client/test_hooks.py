@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import (
+from rmq_client.consuming.listener import (
     Called,
     ConsumeConcurrentlyStatus,
     ConsumeContext,

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeOrderlyContext, ConsumeOrderlyStatus, Outcome
+from rmq_client.consuming.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, Outcome
 from rmq_client.consuming.orderly import pause_ms
 from rmq_client.errors import NoRoute
 from rmq_client.messages import Message

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
+from rmq_client.consuming.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, acknowledged
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import CallerError, NoRoute, Unreachable
 from rmq_client.messages import Message

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_client.consuming.listening import Context
+from rmq_client.consuming.listener import Context
 from rmq_client.errors import CallerError
 from rmq_wire.codes import RequestCode, ResponseCode
 from tests.client.consumers import FIRST, Messages

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from rmq_client.client import connect
-from rmq_client.consuming.listening import ConsumeConcurrentlyContext, ConsumeOrderlyContext
+from rmq_client.consuming.listener import ConsumeConcurrentlyContext, ConsumeOrderlyContext
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.heartbeats import Heartbeats
 from rmq_client.messages import Message

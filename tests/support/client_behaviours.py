@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from rmq_client.consuming.listening import ConsumeConcurrentlyStatus, Context
-from rmq_client.consuming.pulling import PullStatus
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, Context
+from rmq_client.consuming.pull_result import PullStatus
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.errors import BrokerError, CallerError, ClientClosed, InvalidName, NoRoute, Unreachable

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
 
+import rmq_client
 from rmq_client import aio, blocking, client, errors, groups, messages, settings, signing, topics
-from rmq_client.consuming import allocation, listening, pulling, push_consumer, received, subscriptions
+from rmq_client.consuming import allocation, listener, pull_result, pulling, push_consumer, received, subscriptions
 from rmq_client.producing import producer
 
 SECTIONS: Final[dict[str, tuple[Any, ...]]] = {
@@ -26,10 +27,10 @@ SECTIONS: Final[dict[str, tuple[Any, ...]]] = {
         push_consumer.PushConsumer,
         settings.ConsumerSettings,
         subscriptions.Subscription,
-        listening.ConsumeConcurrentlyContext,
-        listening.ConsumeConcurrentlyStatus,
-        listening.ConsumeOrderlyContext,
-        listening.ConsumeOrderlyStatus,
+        listener.ConsumeConcurrentlyContext,
+        listener.ConsumeConcurrentlyStatus,
+        listener.ConsumeOrderlyContext,
+        listener.ConsumeOrderlyStatus,
     ),
     "Sharing queues out": (
         allocation.AllocateMessageQueueAveragely,
@@ -39,7 +40,7 @@ SECTIONS: Final[dict[str, tuple[Any, ...]]] = {
         allocation.AllocateMachineRoomNearby,
         allocation.AllocateMessageQueueConsistentHash,
     ),
-    "Reading": (pulling.Puller, pulling.PullResult, pulling.PullStatus),
+    "Reading": (pulling.Puller, pull_result.PullResult, pull_result.PullStatus),
     "Topics and groups": (
         topics.Topics,
         topics.TopicState,
@@ -55,7 +56,7 @@ SECTIONS: Final[dict[str, tuple[Any, ...]]] = {
 INTRODUCTION: Final = """# Reference of the Python client
 
 Made from the docstrings by `make pages`; [client.md](client.md) says how to use it. The same methods are there in three faces:
-with `await` on trio (`rmq_client.client`, described here), with `await` on asyncio (`rmq_client.aio`), and without
+with `await` on trio (`rmq_client`, described here), with `await` on asyncio (`rmq_client.aio`), and without
 (`rmq_client.blocking`).
 """
 
@@ -66,14 +67,19 @@ def text() -> str:
     for heading, members in SECTIONS.items():
         lines.append(f"## {heading}\n")
         for member in members:
-            lines += _class(member) if inspect.isclass(member) else _function(member, "###", member.__module__ + ".")
+            lines += _class(member) if inspect.isclass(member) else _function(member, "###", _home(member) + ".")
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _home(member: Any) -> str:
+    """Whence it is imported."""
+    return "rmq_client" if getattr(rmq_client, member.__name__, None) is member else str(member.__module__)
 
 
 def _class(kind: type) -> Iterator[str]:
     base = kind.__bases__[0].__name__
     of = f" ({base})" if issubclass(kind, Exception) else ""
-    yield f"### `{kind.__module__}.{kind.__name__}`{of}\n"
+    yield f"### `{_home(kind)}.{kind.__name__}`{of}\n"
     yield _paragraphs(kind)
     if issubclass(kind, Enum):
         yield " ".join(f"`{one.name}`" for one in kind) + "\n"

@@ -34,6 +34,7 @@ ARROWS = {
     "rmq_client": {
         "producing": "",
         "consuming": "producing",
+        "faces": "producing consuming",
     },
     "rmq_inspect": {
         "decode": "",

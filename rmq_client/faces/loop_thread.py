@@ -1,29 +1,29 @@
-"""What the blocking and the asyncio face share: a thread that runs the client on a trio loop of its own, and the way into it.
+"""A thread that runs the client on a trio loop of its own, and the way into it.
 
 A thread and not trio's guest mode: heartbeats, answers to brokers and the renewal of locks go on while the caller's own loop or
 thread is busy, and both faces have one way in.  Guest mode would hand every turn of the loop through a thread, too.
+This module brings trio and the client in.  `connect` of a face imports it, so that who imports a face does not wait for them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 import trio.from_thread
 
 from rmq_client import client as core
 from rmq_client.errors import ClientClosed
-from rmq_wire.fastjson import MessageQueue
 
 if TYPE_CHECKING:
     from rmq_client.consuming import push_consumer as consuming
-    from rmq_client.consuming.listening import Listener
+    from rmq_client.consuming.listener import Listener
+    from rmq_client.consuming.subscriptions import Subscription
 
 T = TypeVar("T")
-C = TypeVar("C")
 CLOSED: Final = "the client is closed"
 
 
@@ -99,53 +99,42 @@ class LoopThread:
             raise self.failed
 
 
-class Face(Generic[C]):
-    """One object of the client as another thread sees it."""
+class BlockingThread(LoopThread):
+    """As the blocking face uses it."""
 
-    def __init__(self, loop: LoopThread, own: C) -> None:
-        self._loop = loop
-        self._own = own
+    def call(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run it there, wait for it here."""
+        try:
+            return trio.from_thread.run(_awaited, call, trio_token=self.token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            raise ClientClosed(CLOSED) from None
 
 
-class PushConsumer(Face["consuming.PushConsumer"]):
-    """As `rmq_client.consuming.push_consumer.PushConsumer`.  Nothing here waits for a broker or a listener."""
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """Those that are this member's now."""
-        return self._loop.run_sync(lambda: self._own.queues)
-
-    @property
-    def consume_thread_max(self) -> int:
-        """How many listeners work at once; may be set."""
-        return self._own.consume_thread_max
-
-    @consume_thread_max.setter
-    def consume_thread_max(self, most: int) -> None:
-        self._loop.run_sync(lambda: setattr(self._own, "consume_thread_max", most))
-
-    def pause(self) -> None:
-        """Pull nothing more; what is here goes on."""
-        self._loop.run_sync(self._own.pause)
-
-    def resume(self) -> None:
-        """Pull again."""
-        self._loop.run_sync(self._own.resume)
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
 
 
 class Membership:
     """A push consumer that runs in the loop's thread until it is told to leave."""
 
-    def __init__(self, loop: LoopThread, group: str, topics: Any, listener: Listener, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        group: str,
+        topics: Mapping[str, Subscription | str],
+        listener: Listener,
+        settings: Mapping[str, Any],
+    ) -> None:
         self._loop = loop
         self._make = partial(loop.client.push_consumer, group, topics, listener, **settings)
         self._stop: trio.Event | None = None
         self._ended: trio.Event
 
-    async def join(self) -> PushConsumer:
+    async def join(self) -> consuming.PushConsumer:
         """In the loop's thread.  Whoever is cancelled here calls `leave` all the same."""
         self._stop, self._ended = trio.Event(), trio.Event()
-        return PushConsumer(self._loop, await self._loop.client.nursery.start(self._consume))
+        consumer: consuming.PushConsumer = await self._loop.client.nursery.start(self._consume)
+        return consumer
 
     async def leave(self) -> None:
         """In the loop's thread: returns when the consumer has left its group."""

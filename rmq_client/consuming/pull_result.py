@@ -1,0 +1,33 @@
+"""What comes of a pull."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from rmq_client.consuming.received import ReceivedMessage
+from rmq_wire.codes import ResponseCode
+
+
+class PullStatus(Enum):
+    """Source: `PullStatus`, `MQClientAPIImpl.processPullResponse`."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+STATUS_OF: Final = {int(one.value): one for one in PullStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """`messages`: those that are wanted, in order.  Go on with `next_offset`; the queue has `min_offset` up to `max_offset`."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[ReceivedMessage, ...]
