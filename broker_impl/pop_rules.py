@@ -88,6 +88,12 @@ class PopRules:
         self.check_invisible(asked.invisible_time)
         return found
 
+    @staticmethod
+    def check_count(messages: int) -> None:
+        """Nobody asks for less than none; seen behind all else, where Java makes the list for them.  Raises `Refusal`."""
+        if messages < 0:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"Illegal Capacity: {messages}")
+
     def check_invisible(self, invisible_ms: int) -> None:
         """A message is invisible for no less than nothing, and no longer than a timer message waits.  Raises `Refusal`."""
         most = self._config.timer_max_delay_sec * 1_000

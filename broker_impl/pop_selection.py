@@ -78,9 +78,7 @@ class PopSelection:
         leg = self._leg or next(self._legs, None)
         while leg is not None:
             for at in range(self._done, len(leg.queue_ids)):
-                if self.is_full and (leg.last or self._sums_up(leg, at)):
-                    if leg.last:
-                        return
+                if self.is_full and ((leg.last and not at) or self._sums_up(leg, at)):
                     break
                 self._look(leg, at)
             self._done = 0

@@ -83,28 +83,36 @@ class PopWalk:
         if v2 and config.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
             v2 = False
         retry = None if order else names.pop_retry_topic(topic.topic_name, group.group_name, v2=v2)
-        return self._walk(topic, queue_id, retry, 0 if by_priority else chance, retry_first=chance < probability)
+        return self._walk(
+            topic,
+            queue_id,
+            retry,
+            0 if by_priority else chance,
+            retry_first=chance < probability,
+            descending=config.priority_order_asc,
+        )
 
     def of_peek(self, topic: TopicConfig, group: str, queue_id: int) -> Iterator[Leg]:
         """The queues of a peek."""
         chance = self._env.rng.randrange(CHANCES)
         retry = names.pop_retry_topic(topic.topic_name, group, v2=self._config.enable_retry_topic_v2)
-        return self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0)
+        return self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0, descending=False)
 
-    def _walk(self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool) -> Iterator[Leg]:
+    def _walk(
+        self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool, descending: bool
+    ) -> Iterator[Leg]:
         retries = None if retry is None else self._topics.get(retry)
         if retries is not None and retry_first:
-            yield Leg(retries.topic_name, self._queues(retries, chance), is_retry=True, last=False)
-        queue_ids = self._queues(topic, chance) if queue_id < 0 else (queue_id,)
+            yield Leg(retries.topic_name, self._queues(retries, chance, descending), is_retry=True, last=False)
+        queue_ids = self._queues(topic, chance, descending) if queue_id < 0 else (queue_id,)
         yield Leg(topic.topic_name, queue_ids, is_retry=False, last=False)
         if retries is not None and not retry_first:
-            yield Leg(retries.topic_name, self._queues(retries, chance), is_retry=True, last=True)
+            yield Leg(retries.topic_name, self._queues(retries, chance, descending), is_retry=True, last=True)
 
-    def _queues(self, topic: TopicConfig, chance: int) -> Sequence[int]:
+    def _queues(self, topic: TopicConfig, chance: int, descending: bool) -> Sequence[int]:
         count = topic.read_queue_nums
         if count > QUEUES_MAX:
             chance = self._env.rng.randrange(count)
-        descending = self._config.priority_order_asc
         return _few(count, chance, descending) if count <= FEW_QUEUES else _rotated(count, chance, descending)
 
     # Where a pop begins

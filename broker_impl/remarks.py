@@ -6,3 +6,5 @@ from typing import Final
 
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """`FAQUrl.suggestTodo`, behind several remarks."""
+UNTOUCHED: Final = "not set any response code"
+"""What Java's answers begin with (`RemotingCommand.createResponseCommand`), and some keep, whatever their code becomes."""

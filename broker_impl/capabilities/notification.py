@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from broker_impl.engine.answers import LATER, Answer, Later, Refusal
+from broker_impl.engine.answers import LATER, Answer, Later, Refusal, Reply
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun
@@ -31,6 +31,7 @@ from broker_impl.order_releases import OrderReleases
 from broker_impl.pop_parts import PopParts
 from broker_impl.pop_polling import Polling, PopPolling
 from broker_impl.pop_rules import UNPARSED
+from broker_impl.remarks import UNTOUCHED
 from broker_impl.state.pop_lines import QueueOfGroup
 from broker_impl.state.pop_waits import ANY_QUEUE, PopWait
 from rmq_net.log import plain_text
@@ -59,7 +60,8 @@ class Notification(Capability):
     def polling_info(self, call: Call, asked: PollingInfo) -> Answer:
         """How many pops of this group wait at this queue.  Refused: 16, 17, 26, 29 with the reference's texts."""
         self._parts.rules.admit(call.peer, asked.topic, asked.queue_id, asked.consumer_group)
-        return PollingInfoResponse(polling_num=self._pops.count(asked.topic, asked.consumer_group, asked.queue_id))
+        found = self._pops.count(asked.topic, asked.consumer_group, asked.queue_id)
+        return Reply(PollingInfoResponse(polling_num=found), remark=UNTOUCHED)
 
     @answers(NotificationRequest)
     def notification(self, call: Call, asked: NotificationRequest) -> Answer:
@@ -70,20 +72,21 @@ class Notification(Capability):
 
     def _looking(
         self, asked: NotificationRequest, pending: PendingAnswer, until_ms: int | None, known: Wanted | None = None
-    ) -> Slices[NotificationResponse | Later]:
+    ) -> Slices[Reply | Later]:
         """The answer, or that it waits.  `known`: what it wants, read before.  Raises `Refusal`."""
         topic, _ = self._parts.rules.admit(pending.peer, asked.topic, asked.queue_id, asked.consumer_group)
         wanted = known or self._wanted(asked)
         since = self.polling.arrivals
         for count, (name, queue_id) in enumerate(self._queues(topic, asked)):
-            if (yield from self._parts.reads.warmed(partial(self._has_message, asked, wanted, name, queue_id))):
-                return NotificationResponse(has_msg=True)
+            ours = wanted if name == topic.topic_name else EVERYTHING  # retries are not filtered
+            if (yield from self._parts.reads.warmed(partial(self._has_message, asked, ours, name, queue_id))):
+                return _said(has_msg=True)
             if count % ROWS_PER_SLICE == ROWS_PER_SLICE - 1:
                 yield None
         polling = self.polling.hold(pending, asked, wanted, until_ms, since=since)
         if polling is Polling.HELD:
             return LATER
-        return NotificationResponse(has_msg=False, polling_full=polling is Polling.FULL)
+        return _said(has_msg=False, polling_full=polling is Polling.FULL)
 
     def _filters(self, asked: NotificationRequest) -> bool:
         return bool(self._parts.config.use_message_filter_for_notification and asked.exp_type and asked.exp)
@@ -151,7 +154,7 @@ class Notification(Capability):
         self._parts.engine.in_background(work, partial(self._looked, one.pending))
 
     @staticmethod
-    def _looked(pending: PendingAnswer, answer: NotificationResponse | Later | None, error: BaseException | None) -> None:
+    def _looked(pending: PendingAnswer, answer: Reply | Later | None, error: BaseException | None) -> None:
         if isinstance(error, Refusal):
             pending.answer(error)
         elif error is not None:
@@ -161,4 +164,8 @@ class Notification(Capability):
 
     @staticmethod
     def _give_up(one: PopWait) -> None:
-        one.pending.answer(NotificationResponse(has_msg=False))
+        one.pending.answer(_said(has_msg=False))
+
+
+def _said(*, has_msg: bool, polling_full: bool = False) -> Reply:
+    return Reply(NotificationResponse(has_msg=has_msg, polling_full=polling_full), remark=UNTOUCHED)

@@ -85,6 +85,7 @@ class Pop(Capability):
         topic, group = rules.admit_pop(pending.peer, asked)
         parts.topics.require_saved(asked.topic)
         wanted = rules.wanted(asked)
+        rules.check_count(asked.max_msg_nums)
         legs = parts.walk.of_pop(topic, group, asked.queue_id, order=asked.order)
         selection = PopSelection(parts, asked, legs, wanted, ORDER_QUEUE if asked.order else self._revive_queue())
         return self._go_on(selection, pending, Waiting(until_ms, self.polling.arrivals))
@@ -220,29 +221,31 @@ class Pop(Capability):
     def peek(self, call: Call, asked: PeekMessage) -> Answer:
         """Show messages, and change nothing.  Refused: 16, 17, 26, 29 with the reference's texts."""
         topic, _ = self.parts.rules.admit(call.peer, asked.topic, asked.queue_id, asked.consumer_group)
-        legs = self.parts.walk.of_peek(topic, asked.consumer_group, asked.queue_id)
-        places = [(leg, queue_id) for leg in legs for queue_id in leg.queue_ids]
+        self.parts.rules.check_count(asked.max_msg_nums)
+        legs = list(self.parts.walk.of_peek(topic, asked.consumer_group, asked.queue_id))
         form, opaque = call.form, call.opaque
 
         def attempt() -> Settled:
             count = rest = 0
             chunks: list[Buffer] = []
-            for leg, queue_id in places:
+            for leg in legs:
                 if leg.last and count >= asked.max_msg_nums:
                     break
-                queue = QueueOfGroup(leg.topic, asked.consumer_group, queue_id)
-                offset = self.parts.walk.begin(queue)
-                rest += self.parts.walk.rest(queue, offset)
-                room = asked.max_msg_nums - count
-                if room > 0:
-                    read = self.parts.store.read_queue(*_where(queue), offset, room, READ_BYTES_MAX)
-                    if read.status in _WRONG_PLACE:
-                        read = self.parts.store.read_queue(*_where(queue), read.next_offset, room, READ_BYTES_MAX)
-                    chunks += read.chunks
-                    count += read.message_count
+                for queue in [QueueOfGroup(leg.topic, asked.consumer_group, one) for one in leg.queue_ids]:
+                    offset = self.parts.walk.begin(queue)
+                    rest += self.parts.walk.rest(queue, offset)
+                    room = asked.max_msg_nums - count
+                    if room > 0:
+                        read = self.parts.store.read_queue(*_where(queue), offset, room, READ_BYTES_MAX)
+                        if read.status in _WRONG_PLACE:
+                            read = self.parts.store.read_queue(*_where(queue), read.next_offset, room, READ_BYTES_MAX)
+                        chunks += read.chunks
+                        count += read.message_count
             template = _PEEKED if count else _NOTHING_PEEKED
             size = sum(map(len, chunks))
             self.parts.engine.shares.afford(size)
+            if count:
+                self.parts.stats.add_get(asked.consumer_group, asked.topic, asked.queue_id, count, size)
             return b"".join((template.render(form, opaque, rest, body_size=size), *chunks))
 
         return self.parts.reads.answer(call, attempt)

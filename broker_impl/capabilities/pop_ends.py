@@ -19,9 +19,10 @@ from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun
 from broker_impl.intake import NotTaken
 from broker_impl.pop_parts import PopParts
-from broker_impl.remarks import FAQ
+from broker_impl.remarks import FAQ, UNTOUCHED
 from broker_impl.state.order_info import ILLEGAL
 from broker_impl.state.pop_lines import QueueOfGroup
+from rmq_wire import names
 from rmq_wire.bodies.pop import (
     MESSAGES_MAX,
     AckMsg,
@@ -65,13 +66,14 @@ class PopEnds(Capability):
     def ack(self, call: Call, asked: AckMessage) -> Answer:
         """One message is consumed.  Refused: 13, 17, 208 with the reference's texts."""
         low, high = self._check_queue(call.peer, asked)
+        _check_lite(asked)
         if not low <= asked.offset <= high:
             remark = f"offset is illegal, key:{asked.topic}@{asked.queue_id}, commit:{asked.offset}, store:{low}~{high}"
             raise Refusal(ResponseCode.NO_MESSAGE, remark)
         receipt = self._receipt(asked.extra_info)
         queue = QueueOfGroup(asked.topic, asked.consumer_group, asked.queue_id)
         if receipt.is_ordered:
-            self._ack_ordered(call.peer, queue, asked.offset, receipt.pop_time)
+            self._ack_ordered(call.peer, queue, asked.offset, receipt)
             return Reply()
         one = self._ack(queue, receipt, asked.offset)
         self._count_ack(asked.consumer_group, asked.topic, 1)
@@ -89,10 +91,9 @@ class PopEnds(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
         if not body.acks:
             raise Refusal(ResponseCode.NO_MESSAGE)
-        name = body.broker_name or ""
-        return begun(self._batches(call.peer, body.acks, name))
+        return begun(self._batches(call.peer, body.acks, body.broker_name or None))
 
-    def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str) -> Slices[Settled | Durable]:
+    def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str | None) -> Slices[Settled | Durable]:
         end_offset = rows = 0
         wrong: list[Refusal] = []
         for one in acks:
@@ -103,13 +104,16 @@ class PopEnds(Capability):
             end_offset = max(end_offset, self._batch(peer, one, broker_name, wrong))
         return _stored(refusal_reply(wrong[-1]) if wrong else Reply(), end_offset)
 
-    def _batch(self, peer: Peer, said: BatchAck, broker_name: str, wrong: list[Refusal]) -> int:
-        """Those of one pop: the end of their record, 0 for none.  `wrong`: takes in what an ordered pop did not hand out.
+    def _batch(self, peer: Peer, said: BatchAck, broker_name: str | None, wrong: list[Refusal]) -> int:
+        """Those of one pop: the end of their record, 0 for none.  `broker_name`: None for ours, as who reads the records has it.
+
+        `wrong`: takes in what an ordered pop did not hand out.
 
         Raises `Refusal` when it cannot be stored now.
         """
+        name = broker_name or self.parts.config.broker_name
         receipt = Receipt(
-            said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", broker_name, said.queue_id
+            said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", name, said.queue_id
         )
         group = said.group or ""
         try:
@@ -124,16 +128,14 @@ class PopEnds(Capability):
         if receipt.is_ordered:
             for offset in offsets:
                 try:
-                    self._ack_ordered(peer, queue, offset, receipt.pop_time)
+                    self._ack_ordered(peer, queue, offset, receipt)
                 except Refusal as no:
                     wrong[:] = (no,)
             return 0
         if not 0 < len(offsets) <= MESSAGES_MAX:
             return 0
         topic, _, queue_id = queue
-        ack = BatchAckMsg(
-            BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name or None, offsets
-        )
+        ack = BatchAckMsg(BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name, offsets)
         self._count_ack(group, topic, len(offsets))
         if self.parts.buffer.ack(ack, offsets):
             self._returned(ack, receipt, len(offsets))
@@ -144,8 +146,9 @@ class PopEnds(Capability):
     def change(self, call: Call, asked: ChangeInvisibleTime) -> Answer:
         """A message comes again at another time.  Refused: 1, 13, 17, 208 as in the reference, 29 for a time that is none."""
         low, high = self._check_queue(call.peer, asked)
+        _check_lite(asked)
         if not low <= asked.offset < high:
-            raise Refusal(ResponseCode.NO_MESSAGE)
+            raise Refusal(ResponseCode.NO_MESSAGE, UNTOUCHED)
         receipt = self._receipt(asked.extra_info)
         self.parts.rules.check_invisible(asked.invisible_time)
         queue = QueueOfGroup(asked.topic, asked.consumer_group, asked.queue_id)
@@ -184,7 +187,7 @@ class PopEnds(Capability):
         answer = ChangeInvisibleTimeResponse(
             pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
         )
-        return _stored(Reply(answer), end_offset)
+        return _stored(Reply(answer, remark=UNTOUCHED), end_offset)
 
     @answers(PopRollback)
     def rollback(self, call: Call, asked: PopRollback) -> Answer:
@@ -227,10 +230,12 @@ class PopEnds(Capability):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the receipt names a time that no pop has")
 
     def _check_place(self, queue: QueueOfGroup) -> None:
-        """There is such a queue.  Raises `BadReceipt`."""
+        """There is such a queue, or there was: a topic may have fewer than when they were popped.  Raises `BadReceipt`."""
         topic = self.parts.topics.get(queue.topic)
-        if topic is None or not 0 <= queue.queue_id < topic.read_queue_nums:
+        if topic is None or queue.queue_id < 0:
             raise BadReceipt("there is no such queue")
+        if queue.queue_id >= topic.read_queue_nums and not self.parts.store.queue_bounds(queue.topic, queue.queue_id)[1]:
+            raise BadReceipt("there is no such queue any more")
 
     @staticmethod
     def _ack(queue: QueueOfGroup, receipt: Receipt, offset: int) -> AckMsg:
@@ -253,41 +258,54 @@ class PopEnds(Capability):
             self.parts.stats.add_ack(group, topic, count)
 
     def _returned(self, ack: AckMsg, receipt: Receipt, count: int) -> None:
+        self._freed(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), receipt, count)
+
+    def _freed(self, queue: QueueOfGroup, receipt: Receipt, count: int) -> None:
+        """So many are not in flight any more; what an earlier run of the broker handed out was not counted in this one."""
         if count and receipt.pop_time >= self._started_ms:
-            self.parts.lines.returned(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), count)
+            self.parts.lines.returned(queue, count)
 
     # Order
 
-    def _ack_ordered(self, peer: Peer, queue: QueueOfGroup, offset: int, pop_ms: int) -> None:
+    def _ack_ordered(self, peer: Peer, queue: QueueOfGroup, offset: int, receipt: Receipt) -> None:
         """The queue's order moves on, or stays as it is for what is over.  Raises `Refusal`."""
         topic, group, queue_id = queue
         parts = self.parts
         committed = parts.offsets.query(group, topic, queue_id)
         if offset < committed:
             return
-        following = parts.orders.commit_and_next(topic, group, queue_id, offset, pop_ms, committed)
+        following = parts.orders.commit_and_next(topic, group, queue_id, offset, receipt.pop_time, committed)
         if following == ILLEGAL:
             remark = (
                 f"offset is illegal, key:{topic}@{group}@{queue_id}, old:{committed}, commit:{offset}, next:{following}, "
                 f"/{peer.remote[0]}:{peer.remote[1]}"
             )
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if following < 0:
-            return
-        if not parts.offsets.has_reset(group, topic, queue_id):
+        self._freed(queue, receipt, 1)
+        if following >= 0 and not parts.offsets.has_reset(group, topic, queue_id):
             parts.offsets.commit(group, topic, queue_id, following, f"{peer.remote[0]}:{peer.remote[1]}")
 
     def _change_ordered(self, queue: QueueOfGroup, asked: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> Reply:
         topic, group, queue_id = queue
         parts = self.parts
         if asked.offset < parts.offsets.query(group, topic, queue_id):
-            return Reply(ChangeInvisibleTimeResponse(pop_time=0, invisible_time=0, revive_qid=0))
+            return Reply(ChangeInvisibleTimeResponse(pop_time=0, invisible_time=0, revive_qid=0), remark=UNTOUCHED)
         visible_ms = now_ms + asked.invisible_time
         parts.orders.update_next_visible_time(topic, group, queue_id, asked.offset, receipt.pop_time, visible_ms)
         invisible_ms = visible_ms - receipt.pop_time
-        return Reply(
-            ChangeInvisibleTimeResponse(pop_time=receipt.pop_time, invisible_time=invisible_ms, revive_qid=receipt.revive_queue)
+        answer = ChangeInvisibleTimeResponse(
+            pop_time=receipt.pop_time, invisible_time=invisible_ms, revive_qid=receipt.revive_queue
         )
+        return Reply(answer, remark=UNTOUCHED)
+
+
+def _check_lite(asked: MessageEnd) -> None:
+    """It is no message of a lite topic: there are none, and an end of one must not end another (*differs* for 200053: 0).
+
+    Raises `Refusal`.
+    """
+    if not names.is_blank(asked.lite_topic or ""):
+        raise Refusal(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
 
 
 def _stored(answer: Reply, end_offset: int) -> Settled | Durable:

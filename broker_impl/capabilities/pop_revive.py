@@ -284,10 +284,10 @@ class PopRevive(Capability):
             staged.clear()
 
     def _is_wanted(self, point: PopCheckPoint) -> bool:
-        """Topic and group are still there."""
-        parts = self._parts
-        has_group = (point.group or "") in parts.groups or not parts.config.pop_revive_skip_if_group_absent
-        return (point.topic or "") in parts.topics and has_group
+        """Topic and group are still there; of what came again already, the topic that it was sent to, too."""
+        parts, topic, group = self._parts, point.topic or "", point.group or ""
+        has_group = group in parts.groups or not parts.config.pop_revive_skip_if_group_absent
+        return topic in parts.topics and rules.plain_topic(topic, group) in parts.topics and has_group
 
     def _original(self, pop: Pop, offset: int) -> StoredMessage | None:
         """The message at this place, None for one that the log has lost.  Raises Cold."""

@@ -16,6 +16,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.shares import Shares
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, joined
+from broker_impl.remarks import UNTOUCHED
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_filters import ConsumerFilters
 from rmq_store.results import IndexType
@@ -122,4 +123,4 @@ class Query(Capability):
                 one.msg = f"Cq extend not exist!addr: {tags_code}"
             body.queue_data.append(one)
         found = yield from joined(body.pieces())
-        return Reply(remark="not set any response code", body=found)
+        return Reply(remark=UNTOUCHED, body=found)

@@ -19,6 +19,7 @@ from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, in_turn, spelled
+from broker_impl.remarks import UNTOUCHED
 from broker_impl.state.attributes import MESSAGE_TYPE, MIXED, BadAttribute, parse_modification
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.persisted import saving
@@ -41,8 +42,6 @@ TOPICS_PER_REQUEST_MAX = 2_000
 """Topics of one list, which are made all or none, at once."""
 QUEUES_PER_SLICE = 32
 GONE = object()
-NO_REMARK = "not set any response code"
-"""What stands in Java's answer although it sets a code: it never clears this one (`RemotingCommand.createResponseCommand`)."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -103,7 +102,7 @@ class Topics(Capability):
             self._put((topic,))
         else:
             self._topics.leaned_on()
-        return Reply(remark=NO_REMARK)
+        return Reply(remark=UNTOUCHED)
 
     @answers(CreateTopicList)
     def create_list(self, call: Call, asked: CreateTopicList) -> Answer:
@@ -116,11 +115,11 @@ class Topics(Capability):
             self._check_content(topic)
             if topic.plain() == _plain(self._topics.get(topic.topic_name)):
                 self._topics.leaned_on()
-                return Reply(remark=NO_REMARK)
+                return Reply(remark=UNTOUCHED)
         call.env.log.info("%d topics are made or changed by %s", len(topics), call.peer)
         if topics:
             self._put(topics)
-        return Reply(remark=NO_REMARK)
+        return Reply(remark=UNTOUCHED)
 
     @answers(DeleteTopic)
     def delete(self, call: Call, asked: DeleteTopic) -> Answer:

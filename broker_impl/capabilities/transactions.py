@@ -20,6 +20,7 @@ from broker_impl.engine.router import Capability, answers
 from broker_impl.half_copies import Half
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import NotTaken, PutStatus, check_inner_batch, check_names, copy_of, not_taken
+from broker_impl.remarks import UNTOUCHED
 from broker_impl.state.ended_halves import HalfState
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold, StoreError
@@ -37,10 +38,8 @@ from rmq_wire.implied.timers import TIMES
 from rmq_wire.message_id import parse_offset_message_id
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
-NO_REMARK: Final = "not set any response code"
-"""What Java's answer says where nobody has said anything."""
 COMMITTED: Final = Reply()
-ROLLED_BACK: Final = Reply(remark=NO_REMARK)
+ROLLED_BACK: Final = Reply(remark=UNTOUCHED)
 ENDED: Final = "the transaction of this half message has ended"
 PUT_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
@@ -186,7 +185,7 @@ class Transactions(Capability):
         immunity_ms = rule.end_immunity_ms(values, self._config.transaction_time_out)
         age_ms = self._env.wall_ms - unit.born_timestamp
         if immunity_ms is not None and age_ms > immunity_ms and not asked.from_transaction_check:
-            raise Refusal(ResponseCode.ILLEGAL_OPERATION, NO_REMARK)
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, UNTOUCHED)
         if values.get(prop.PGROUP) != asked.producer_group:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if unit.queue_offset != asked.tran_state_table_offset:

@@ -11,6 +11,7 @@ from broker_impl.namesrv.kv import KvTable
 from broker_impl.namesrv.registrations import Registration, Unregistration
 from broker_impl.namesrv.route_answers import RouteAnswers
 from broker_impl.namesrv.route_table import Full, RouteTable
+from broker_impl.remarks import UNTOUCHED
 from rmq_wire.bodies.body import FASTJSON
 from rmq_wire.bodies.cluster import BrokerMemberGroupAnswer
 from rmq_wire.bodies.data_version import DataVersion
@@ -32,9 +33,6 @@ from rmq_wire.headers.naming import (
     WipeWritePermOfBroker,
     WipeWritePermOfBrokerResponse,
 )
-
-UNTOUCHED_REMARK = "not set any response code"
-"""What `RemotingCommand.createResponseCommand` puts in first; Java's answer 901 forgets to take it out."""
 
 
 class Brokers(Capability):
@@ -121,7 +119,7 @@ class Brokers(Capability):
         """A master and its slaves."""
         group = self.route_answers.members(asked.cluster_name, asked.broker_name, call.peer.local[0])
         body = BrokerMemberGroupAnswer(broker_member_group=group).encode_fastjson()
-        return Reply(remark=UNTOUCHED_REMARK, body=body)
+        return Reply(remark=UNTOUCHED, body=body)
 
     @answers(GetBrokerClusterInfo)
     def cluster_info(self, call: Call, _: GetBrokerClusterInfo) -> Answer:
