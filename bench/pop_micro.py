@@ -51,7 +51,7 @@ STEPS_MAX: Final = 1_000_000
 
 
 class Popping:
-    """A broker with one topic full of messages, and peers that pop from it.  `seconds`: what each step took, by name."""
+    """A broker with one topic full of messages, and peers that pop from it.  `times`: microseconds of each step, by name."""
 
     def __init__(self, root: Path, peers: int) -> None:
         settings = {
@@ -71,7 +71,7 @@ class Popping:
         """What each peer has to acknowledge."""
         self.group = 0
         self.popped = self.served = 0
-        self.times: dict[str, list[float]] = {}
+        self.times: dict[str, float] = {}
         self._idle()
 
     def _fill(self) -> None:
@@ -155,18 +155,18 @@ class Popping:
             self.served = 0
             self.env.advance(1)
         said: list[Output] = []
-        self._timed(name, lambda: said.extend(self.engine.turn(arrived)), len(arrived))
-        self._timed(f"{name}: what follows", lambda: said.extend(self.engine.settle()), len(arrived))
+        self._timed(name, lambda: said.extend(self.engine.turn(arrived)))
+        self._timed("what follows both", lambda: said.extend(self.engine.settle()))
         for peer, chunks, _ in said:
             peer.unsent_bytes -= sum(map(len, chunks))
         for job in self.engine.take_jobs():
             job.done(job.run(), None)
         return said
 
-    def _timed(self, name: str, work: Callable[[], Any], count: int = 0) -> None:
+    def _timed(self, name: str, work: Callable[[], Any]) -> None:
         began = time.thread_time_ns()
         work()
-        self.times.setdefault(name, []).append((time.thread_time_ns() - began) / (count or 1) / 1000)
+        self.times[name] = self.times.get(name, 0.0) + (time.thread_time_ns() - began) / 1000
 
     def _keep(self, peer: Peer, frame: bytes) -> int:
         """The acknowledgement of what an answer hands out; how many messages."""
@@ -223,9 +223,8 @@ def main() -> None:
                 popping.times.clear()
                 popping.round(turns)
                 popped = popping.drain()
-                for name, times in popping.times.items():
-                    took = times[0] / popped if name == "records due again" else sum(times) / len(times)
-                    rows.setdefault(name, []).append(took)
+                for name, took in popping.times.items():
+                    rows.setdefault(name, []).append(took / popped)
             found = {name: min(times) for name, times in rows.items()}
             print(f"{peers} peers: microseconds each, a round of pop and ack {sum(found.values()):.1f}")
             for name, took in found.items():

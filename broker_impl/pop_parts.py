@@ -68,7 +68,7 @@ def pop_parts(
     """Put them together."""
     env, store = engine.env, intake.store
     lines = PopLines(offsets)
-    records = PopRecords(intake, config.broker_cluster_name)
+    records = PopRecords(engine, config, intake)
     return PopParts(
         engine,
         env,

@@ -9,6 +9,8 @@ Java: `PopMessageProcessor.buildCkMsg`, `AckMessageProcessor.appendAck`, `Escape
 
 from __future__ import annotations
 
+from broker_impl.config import BrokerConfig
+from broker_impl.engine.engine import Engine
 from broker_impl.intake import Intake
 from rmq_store.log.draft import Draft, Placed
 from rmq_wire import names
@@ -19,9 +21,11 @@ from rmq_wire.implied import pop
 class PopRecords:
     """Of one broker, for the revive topic of its cluster."""
 
-    def __init__(self, intake: Intake, cluster: str) -> None:
+    def __init__(self, engine: Engine, config: BrokerConfig, intake: Intake) -> None:
+        self._engine = engine
+        self._config = config
         self._intake = intake
-        self.topic = pop.revive_topic(cluster)
+        self.topic = pop.revive_topic(config.broker_cluster_name)
 
     def put_check_point(self, point: PopCheckPoint, queue_id: int, wall_ms: int) -> Placed:
         """Stage it.  Raises `NotTaken`."""
@@ -60,4 +64,8 @@ class PopRecords:
             pop.record_tags_code(tag),
             pop.record_index_keys(tag, key),
         )
-        return intake.stage_draft(draft, wall_ms)
+        placed = intake.stage_draft(draft, wall_ms)
+        if slot_ms is not None:
+            precision_ms = self._config.timer_precision_ms
+            self._engine.unhurried((wall_ms // precision_ms + 1) * precision_ms)  # before the slot of now is over
+        return placed

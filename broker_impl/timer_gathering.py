@@ -34,8 +34,8 @@ class TimerGathering:
             if topic == names.WHEEL_TIMER_TOPIC:
                 timer, now_ms = self._timer, self._env.mono_ms
                 by_ms = self.looked_ms + GATHER_MS
-                if by_ms <= now_ms or end - timer.queue_offset >= GATHER_MAX or not RECORD_CODES.issuperset(tags_codes):
+                if not RECORD_CODES.issuperset(tags_codes):
                     return now_ms
                 timer.gathers(end)
-                return by_ms
+                return now_ms if by_ms <= now_ms or end - timer.queue_offset >= GATHER_MAX else by_ms
         return None

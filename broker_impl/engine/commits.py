@@ -17,6 +17,7 @@ from broker_impl.engine.answers import Durable, Reply, Settled
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.loop import NOTHING_STAGED, Loop, Mark
 from broker_impl.engine.peer import Peer
+from broker_impl.engine.unhurried import Unhurried
 from rmq_net.log import Log, plain_text
 from rmq_net.service import Job
 from rmq_store.errors import InvariantBroken
@@ -76,6 +77,7 @@ class NoCommits:
     def __init__(self, loop: Loop) -> None:
         self.env = loop.env
         self.emit = loop.emit
+        self.unhurried = Unhurried(loop)
         self.staged: list[Unsent] = []
         loop.stagings = self
 
@@ -165,7 +167,7 @@ class Commits(NoCommits):
         self._unflushed_bytes = 0
         """Appended behind a flush that is still under way."""
         self._left = 0
-        """Units that the last dispatch did not reach."""
+        """Units that the last dispatch did not reach, or left for a later one."""
         self._behind_since_ms: int | None = None
         self._behind_bytes = 0
         """What the last dispatch could have reached, and left for the next."""
@@ -198,6 +200,7 @@ class Commits(NoCommits):
     def undo(self, mark: Mark, error: Exception) -> None:
         savepoint, staged_count, after_count = mark
         self.store.rollback_to(savepoint)
+        self.unhurried.count = 0
         dropped, self.staged[staged_count:] = self.staged[staged_count:], []
         for peer, opaque, form, durable in dropped:
             self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
@@ -218,7 +221,7 @@ class Commits(NoCommits):
                 raise broken
         except Exception as why:
             self.env.log.error("append refused, %d answers become errors: %s", len(self.staged), why)
-            error = why
+            self.unhurried.count, error = 0, why
         if self.staged:
             staged, self.staged = self.staged, []
             if error is not None:
@@ -253,6 +256,9 @@ class Commits(NoCommits):
         waiting = store.undispatched
         if not waiting:
             self._left, self._behind_since_ms, self._behind_bytes = 0, None, 0
+            return ()
+        if self.unhurried.count and self._behind_since_ms is None and self.unhurried.wait(waiting):
+            self._left = waiting
             return ()
         units = min(max(waiting - self._left, limits.dispatch_units_min), limits.dispatch_units_max)
         arrived = store.dispatch(self.env.wall_ms, units, limits.dispatch_keys_max)
@@ -305,8 +311,7 @@ class Commits(NoCommits):
 
     def _wait(self, staged: list[Unsent]) -> None:
         due = self.env.mono_ms + self.limits.flush_wait_ms_max
-        written = self.store.written_offset
-        flushed = self.store.flushed_offset
+        written, flushed = self.store.written_offset, self.store.flushed_offset
         for unsent in staged:
             peer, opaque, form, durable = unsent
             end = written if durable.end_offset == END_OF_TURN else durable.end_offset

@@ -125,6 +125,10 @@ class Engine:
         """Call `then(None)` once what was staged in this turn is written, `then(error)` when it was undone."""
         self._commits.after_commit(then)
 
+    def unhurried(self, until_ms: int) -> None:
+        """Nobody waits for the unit that was just staged: it may be dispatched with others that come, before this wall time."""
+        self._commits.unhurried.add(until_ms)
+
     def in_background(self, generator: Generator[Pause | None, None, Any], then: Ended | None = None) -> None:
         """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""
         self._tasks.add(Task(generator, ended=then))

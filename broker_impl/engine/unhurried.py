@@ -1,0 +1,54 @@
+"""Units of the log that nobody waits for: they get into queues and index a few milliseconds later, many of them together.
+
+Records of pops are such: they are read when the timer takes them in, and come by the thousand, one or two in a turn.  What others
+wait for never waits for them: then all go at once, in the order of the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_impl.engine.loop import Loop
+
+GATHER_MS: Final = 5
+"""After the last dispatch of such; the first after a pause goes at once."""
+GATHER_MAX: Final = 64
+"""So many do not wait: a timer's step takes in about as many."""
+
+
+class Unhurried:
+    """Of what is committed and not dispatched."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._env = loop.env
+        self._deadlines = loop.deadlines
+        self.count = 0
+        """How many there are; 0 also where that is not known any more."""
+        self._until_ms = 0
+        self._dispatched_ms = -GATHER_MS
+        self._has_alarm = False
+
+    def add(self, until_ms: int) -> None:
+        """One was staged.  It may wait until this wall time."""
+        self._until_ms = min(self._until_ms, until_ms) if self.count else until_ms
+        self.count += 1
+
+    def wait(self, waiting: int) -> bool:
+        """All that is `waiting` may wait now; else nothing does any more."""
+        env = self._env
+        due_ms = self._dispatched_ms + GATHER_MS
+        if waiting != self.count or waiting >= GATHER_MAX or env.wall_ms >= self._until_ms or env.mono_ms >= due_ms:
+            self._dispatched_ms = env.mono_ms
+            self.count = 0
+            return False
+        if not self._has_alarm:
+            self._has_alarm = True
+            self._deadlines.at(due_ms, self._alarm)
+        return True
+
+    def _alarm(self) -> None:
+        """A turn comes; its dispatch, which goes before, has taken those that were due."""
+        self._has_alarm = False
+        if self.count:
+            self._has_alarm = True
+            self._deadlines.at(self._dispatched_ms + GATHER_MS, self._alarm)
