@@ -70,6 +70,7 @@ async def connect(name_servers: str | Sequence[str] | None = None, **options: An
         if not ended.is_set():
             yield Client(thread, thread.client)
     finally:
-        thread.end()
-        await to_the_end(ended)
-        thread.join()
+        if thread.is_here:  # as in the blocking face
+            thread.end()
+            await to_the_end(ended)
+            thread.join()

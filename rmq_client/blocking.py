@@ -64,6 +64,7 @@ def connect(name_servers: str | Sequence[str] | None = None, **options: Any) -> 
     try:
         yield Client(loop, loop.client)
     finally:
-        loop.end()
-        ended.wait()
-        loop.join()
+        if loop.is_here:  # not in a child of a fork, where nothing ends: the client is the parent's
+            loop.end()
+            ended.wait()
+            loop.join()

@@ -15,7 +15,7 @@ from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import Progress
 from rmq_client.consuming.pulling import Puller
 from rmq_client.core import ClientCore
-from rmq_client.errors import BrokerError, ClientError, NoRoute, Unreadable
+from rmq_client.errors import BrokerError, CallerError, ClientError, NoRoute, Unreadable
 from rmq_client.settings import ConsumerSettings
 from rmq_wire import names
 from rmq_wire.bodies.connections import ConsumerIdList
@@ -91,7 +91,18 @@ class Assignment:
         if not members:
             return None
         self.had_company |= any(member != self._client.client_id for member in members)
-        return set(self._strategy.allocate(self._client.client_id, sorted(route.readable), sorted(members)))
+        return self._allocated(sorted(route.readable), sorted(members))
+
+    def _allocated(self, queues: list[MessageQueue], members: list[str]) -> set[MessageQueue]:
+        """Those of the topic that the strategy chooses: one that names queues by itself says the same of each topic."""
+        try:
+            mine = set(self._strategy.allocate(self._client.client_id, queues, members))
+        except ClientError:
+            raise
+        except Exception as error:
+            self._client.log.error("the strategy failed", error=error)
+            raise CallerError(f"the strategy raised {type(error).__name__}: {error}") from error
+        return mine & set(queues)
 
     async def _members(self, brokers: set[str]) -> list[str]:
         broker = self._client.world.rng.choice(sorted(brokers))

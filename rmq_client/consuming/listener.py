@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_wire.fastjson import MessageQueue
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """What a listener says.  None is the first, an exception the second."""
+    """What a listener says.  None is the first, an exception or anything else the second."""
 
     CONSUME_SUCCESS = 0
     RECONSUME_LATER = 1
@@ -36,7 +36,10 @@ class ConsumeConcurrentlyContext:
 
 
 class ConsumeOrderlyStatus(Enum):
-    """What an orderly listener says.  None is the first, an exception the last; the middle two are for `auto_commit=False`."""
+    """What an orderly listener says.
+
+    None is the first, an exception or anything else the last; the middle two are for `auto_commit=False`.
+    """
 
     SUCCESS = 0
     ROLLBACK = 1
@@ -127,7 +130,33 @@ def acknowledged(count: int, status: Outcome, ack_index: int | None) -> int:
     return count if ack_index is None else max(0, min(ack_index + 1, count))
 
 
+_STATUSES: Final = {ConsumeConcurrentlyContext: ConsumeConcurrentlyStatus, ConsumeOrderlyContext: ConsumeOrderlyStatus}
+
+
+def checked(status: object, context: Context) -> Outcome:
+    """What a listener returned, where it and what was set in `context` have a meaning; else nothing is done.
+
+    Raises `TypeError`, and puts the context's default in the place of what is wrong: it is read once more.
+    """
+    for one in fields(context):
+        value = getattr(context, one.name)
+        if one.name == "queue" or (value is None and one.default is None):
+            continue
+        kind = bool if one.name == "auto_commit" else int
+        if type(value) is not kind or (kind is int and not -(1 << 31) <= value < 1 << 31):
+            setattr(context, one.name, one.default)
+            raise TypeError(f"the listener set {one.name} to {value!r}")
+    known = _STATUSES[type(context)]
+    if status is None:
+        return None
+    if isinstance(status, ConsumeConcurrentlyStatus | ConsumeOrderlyStatus) and type(status) is known:
+        return status
+    if inspect.iscoroutine(status):
+        status.close()
+        raise TypeError("the listener is a plain function that returned a coroutine: make it async, or wait for what it calls")
+    raise TypeError(f"the listener returned {status!r}: nothing, or a {known.__name__}, would be understood")
+
+
 def is_async(listener: Listener) -> bool:
     """It is awaited, else it runs in a thread."""
-    call = listener if inspect.isroutine(listener) else type(listener).__call__
-    return inspect.iscoroutinefunction(call)
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__)

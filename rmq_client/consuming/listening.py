@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 
 import trio
 
-from rmq_client.consuming.listener import Called, ConsumeContext, ConsumeHook, Context, Listener, Outcome, is_async, return_type
+from rmq_client.consuming.listener import (
+    Called,
+    ConsumeContext,
+    ConsumeHook,
+    Context,
+    Listener,
+    checked,
+    is_async,
+    return_type,
+)
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import CallerError
 from rmq_net.log import Log
@@ -81,23 +89,21 @@ class Listening:
         began_s = trio.current_time()
         status, failed = None, None
         try:
-            status = await self._call(messages, context)
+            status = checked(await self._call(messages, context), context)
         except Exception as error:
             self._log.error("a listener failed", error=error)
             failed = error
         return Called(status, failed, int((trio.current_time() - began_s) * 1e3))
 
-    async def _call(self, messages: Sequence[ReceivedMessage], context: Context) -> Outcome:
+    async def _call(self, messages: Sequence[ReceivedMessage], context: Context) -> object:
         if self._is_async:
-            outcome = self._listener(messages, context)  # type: ignore[arg-type]  # the settings say which kind it is
-            assert inspect.isawaitable(outcome)
-            return await outcome
-        found = await trio.to_thread.run_sync(
-            self._listener,  # type: ignore[arg-type]
-            messages,
-            context,
-            abandon_on_cancel=True,
-            limiter=self._threads,
-        )
-        assert not inspect.isawaitable(found)
-        return found
+            return await self._listener(messages, context)  # type: ignore[arg-type, misc]  # the settings say which kind it is
+        return await trio.to_thread.run_sync(self._in_thread, messages, context, abandon_on_cancel=True, limiter=self._threads)
+
+    def _in_thread(self, messages: Sequence[ReceivedMessage], context: Context) -> object:
+        try:
+            return self._listener(messages, context)  # type: ignore[arg-type]
+        except (Exception, KeyboardInterrupt, SystemExit, trio.Cancelled):
+            raise
+        except BaseException as error:  # such as asyncio's CancelledError, of a loop that the listener runs
+            raise RuntimeError(f"the listener raised {error!r}") from error

@@ -5,18 +5,22 @@ Source: `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
 
 import trio
 
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.offset_table import OffsetTable
 from rmq_client.consuming.pulling import Puller
+from rmq_client.consuming.queue_locks import by_broker
 from rmq_client.core import ClientCore
-from rmq_client.errors import CallerError, ClientError
+from rmq_client.errors import CallerError, ClientError, NetworkError
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import UpdateConsumerOffset
+
+AT_ONCE_MAX: Final = 64
+"""Of the queues of one broker: a thousand of them a hundred milliseconds away are told within two seconds."""
 
 
 class Progress(Protocol):
@@ -41,7 +45,7 @@ class Progress(Protocol):
 
 
 class RemoteProgress:
-    """At the master of each queue, or its slave while there is none."""
+    """At the master of each queue."""
 
     def __init__(self, client: ClientCore, group: str, puller: Puller) -> None:
         """group: on the wire."""
@@ -66,22 +70,35 @@ class RemoteProgress:
         self.table.remove(queue)
 
     async def tell_all(self, queues: Collection[MessageQueue], *, wait: bool) -> None:
-        """One request for each queue: one-way, or awaited one after the other."""
-        for queue in queues:
-            offset = self.table.get(queue)
-            if offset is None:
-                continue
-            try:
-                if wait:
-                    await self._puller.commit_offset(queue, offset)
-                else:
-                    await self._tell_oneway(queue, offset)
-            except ClientError as error:
-                self._client.log.warning("progress in %s is not told: %s", str(queue), str(error))
+        """One request for each queue, one-way or awaited: a broker that does not answer keeps no other from hearing."""
+        async with trio.open_nursery() as nursery:
+            for some in by_broker(queues).values():
+                nursery.start_soon(self._tell_broker, some, wait)
+
+    async def _tell_broker(self, queues: Sequence[MessageQueue], wait: bool) -> None:
+        known = [(queue, offset) for queue in queues if (offset := self.table.get(queue)) is not None]
+        for at in range(0, len(known), AT_ONCE_MAX):
+            there: list[bool] = []
+            async with trio.open_nursery() as nursery:
+                for queue, offset in known[at : at + AT_ONCE_MAX]:
+                    nursery.start_soon(self._tell, queue, offset, wait, there)
+            if not all(there):  # nobody is there: the others would wait as long
+                return
+
+    async def _tell(self, queue: MessageQueue, offset: int, wait: bool, there: list[bool]) -> None:
+        """there: gets False where the broker cannot be reached."""
+        try:
+            if wait:
+                await self._puller.commit_offset(queue, offset)
+            else:
+                await self._tell_oneway(queue, offset)
+        except ClientError as error:
+            there.append(not isinstance(error, NetworkError))
+            self._client.log.warning("progress in %s is not told: %s", str(queue), str(error))
 
     async def _tell_oneway(self, queue: MessageQueue, offset: int) -> None:
-        place = self._client.routes.reading_place(queue.broker_name)
-        if place is None:
+        address = self._client.routes.master(queue.broker_name)
+        if address is None:
             return
         request = UpdateConsumerOffset(
             consumer_group=self._group,
@@ -90,8 +107,7 @@ class RemoteProgress:
             commit_offset=offset,
             bname=queue.broker_name,
         )
-        timeout_ms = self._client.settings.mq_client_api_timeout_ms
-        await self._client.connections.send_oneway(place.address, request, timeout_ms=timeout_ms)
+        await self._client.connections.send_oneway(address, request, timeout_ms=self._client.settings.mq_client_api_timeout_ms)
 
 
 class LocalProgress:

@@ -50,6 +50,8 @@ OFFSET_PAUSE_S: Final = 10.0
 FIRST_PULL_S: Final = 0.5
 """The old owner of a queue has so long to tell how far it is; who was alone from the beginning waits for nobody."""
 REBALANCE_APART_S: Final = 1.0
+LAST_WORDS_S: Final = 10.0
+"""How long leaving waits for brokers to hear how far it is."""
 INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 DEFAULT_INSTANCE: Final = "DEFAULT"
 
@@ -188,7 +190,7 @@ class PushConsumer:
         queues = list(self._assignment.queues)
         for held in self._assignment.queues.values():
             held.dropped = True
-        with trio.move_on_after(self.settings.await_termination_ms / 1e3):
+        with trio.move_on_after(LAST_WORDS_S):
             await self._progress.tell_all(queues, wait=True)
             if self._locks is not None:
                 await self._locks.unlock(queues, wait=True)

@@ -38,7 +38,7 @@ class QueueLocks:
     async def renew(self, held: Mapping[MessageQueue, ProcessQueue]) -> None:
         """Ask for all of them, and note which are ours.  No answer has changed nothing: the lock grows old."""
         mine = {queue: one for queue, one in held.items() if not one.dropped}
-        for broker, queues in _by_broker(mine).items():
+        for broker, queues in by_broker(mine).items():
             try:
                 ours = await self._ask(broker, queues)
             except ClientError as error:
@@ -53,7 +53,7 @@ class QueueLocks:
 
     async def unlock(self, queues: Collection[MessageQueue], *, wait: bool) -> None:
         """Give them back.  One that cannot be given back is free after 60 s."""
-        for broker, some in _by_broker(queues).items():
+        for broker, some in by_broker(queues).items():
             body = self._request(some).encode()
             address = self._client.routes.master(broker)
             if address is None:
@@ -82,7 +82,8 @@ class QueueLocks:
         return LockBatchRequest(client_id=self._client.client_id, consumer_group=self._group, mq_set=asked)
 
 
-def _by_broker(queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
+def by_broker(queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """The same, broker by broker."""
     found: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         found.setdefault(queue.broker_name, []).append(queue)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import trio
 
 from rmq_client.errors import ClientClosed
-from rmq_client.faces.loop_thread import CLOSED, LoopThread
+from rmq_client.faces.loop_thread import CLOSED, FORKED, LoopThread
 
 if TYPE_CHECKING:
     from rmq_client.consuming.listener import Context, Listener, Outcome
@@ -47,7 +47,7 @@ class _Call(Generic[T]):
     async def result(self, *, to_the_end: bool) -> T:
         """What comes of it.  Who is cancelled cancels it, unless it must go `to_the_end`, and is cancelled when it has ended."""
         if not self._thread.soon(self._begin):
-            raise ClientClosed(CLOSED)
+            raise ClientClosed(CLOSED if self._thread.is_here else FORKED)
         try:
             return await self._answer
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ This module brings trio and the client in.  `connect` of a face imports it, so t
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOSED: Final = "the client is closed"
+FORKED: Final = "the client was made before this process was forked, and its thread is the parent's: connect anew in each process"
 
 
 class LoopThread:
@@ -40,6 +42,7 @@ class LoopThread:
         self._stop: trio.Event
         self._ending = False
         self._thread: threading.Thread
+        self._pid = os.getpid()
 
     def start(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
         """options: those of `rmq_client.client.connect`."""
@@ -66,8 +69,15 @@ class LoopThread:
         self._token = None
 
     @property
+    def is_here(self) -> bool:
+        """The thread is this process's: a fork copies all but threads, and who waited for one would wait for ever."""
+        return self._pid == os.getpid()
+
+    @property
     def token(self) -> trio.lowlevel.TrioToken:
         """Raises `ClientClosed`."""
+        if not self.is_here:
+            raise ClientClosed(FORKED)
         if self._token is None:
             raise ClientClosed(CLOSED)
         return self._token

@@ -1,0 +1,131 @@
+"""Listeners and strategies that answer what nobody can mean: no message counts as done for it, and the consumer goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from rmq_client.client import connect
+from rmq_client.consuming.allocation import AllocateMessageQueueAveragely
+from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Outcome
+from rmq_client.messages import Message, MessageQueue
+from tests.client.consumers import FIRST, Heard, Messages, fill
+from tests.support.subject import Subject
+from tests.support.talk import PATIENCE_S
+
+SOON = {"rebalance_interval_ms": 200, **FIRST}
+
+
+async def _nothing() -> None:
+    """What a plain function may hand back instead of awaiting it."""
+
+
+class Wrong:
+    """Answers nonsense the first time, the right thing from then on."""
+
+    def __init__(self, answer: Any, **said: Any) -> None:
+        self.heard = Heard()
+        self.tries: list[int] = []
+        self._answer = answer
+        self._said = said
+
+    def __call__(self, messages: Messages, context: Any) -> Any:
+        self.tries.append(messages[0].reconsume_times)
+        if len(self.tries) == 1:
+            for name, value in self._said.items():
+                setattr(context, name, value)
+            return self._answer() if callable(self._answer) else self._answer
+        trio.from_thread.run_sync(self.heard.add, messages)
+        return None
+
+
+def _cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Wrong(False),
+        Wrong("RECONSUME_LATER"),
+        Wrong(_nothing),
+        Wrong(_cancelled),
+        Wrong(ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT),
+        Wrong(None, ack_index="0"),
+        Wrong(ConsumeConcurrentlyStatus.RECONSUME_LATER, delay_level_when_next_consume="soon"),
+        Wrong(ConsumeConcurrentlyStatus.RECONSUME_LATER, delay_level_when_next_consume=1 << 40),
+    ],
+    ids=["false", "text", "coroutine", "cancelled", "of-the-other-kind", "ack-index", "level", "huge-level"],
+)
+async def test_what_nobody_can_mean_is_not_done(ours: Subject, wrong: Wrong, request: pytest.FixtureRequest) -> None:
+    topic = "wrong-" + request.node.callspec.id
+    async with connect(ours.namesrv) as client:
+        await fill(client, topic, 1, queues=1)
+        async with client.push_consumer(f"{topic}-g", {topic: "*"}, wrong, **SOON):
+            await wrong.heard.until(1)
+        assert wrong.tries == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Wrong(True),
+        Wrong(ConsumeConcurrentlyStatus.RECONSUME_LATER),
+        Wrong(ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT, suspend_current_queue_time_ms="5"),
+    ],
+    ids=["true", "of-the-other-kind", "pause"],
+)
+async def test_the_same_in_order(ours: Subject, wrong: Wrong, request: pytest.FixtureRequest) -> None:
+    topic = "wrong-order-" + request.node.callspec.id
+    async with connect(ours.namesrv) as client:
+        await fill(client, topic, 2, queues=1)
+        settings = {"orderly": True, "suspend_current_queue_time_ms": 10, **SOON}
+        async with client.push_consumer(f"{topic}-g", {topic: "*"}, wrong, **settings):
+            await wrong.heard.until(2)
+        assert (wrong.heard.bodies, wrong.tries) == ([b"0", b"1"], [0, 1, 0])
+
+
+async def test_a_partial_of_an_async_function_is_async(ours: Subject) -> None:
+    heard = Heard()
+
+    async def listen(where: Heard, messages: Messages, context: Any) -> Outcome:
+        await trio.lowlevel.checkpoint()
+        where.add(messages)
+        return None
+
+    async with connect(ours.namesrv) as client:
+        await fill(client, "partial", 1, queues=1)
+        async with client.push_consumer("partial-g", {"partial": "*"}, partial(listen, heard), **SOON):
+            await heard.until(1)
+    assert [message.reconsume_times for message in heard.messages] == [0]
+
+
+class Moody(AllocateMessageQueueAveragely):
+    """Raises, then hands out what is not there, then does it right."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def allocate(self, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+        self.asked += 1
+        if self.asked == 1:
+            raise RuntimeError("no idea")
+        if self.asked == 2:
+            return [MessageQueue("another", "nobody", 0)]
+        return super().allocate(client_id, queues, members)
+
+
+async def test_a_strategy_that_raises_is_asked_again(ours: Subject) -> None:
+    heard, moody = Heard(), Moody()
+    async with connect(ours.namesrv) as client:
+        await fill(client, "moody", 1, queues=1)
+        async with client.push_consumer("moody-g", {"moody": "*"}, heard, strategy=moody, **SOON):
+            await heard.until(1)
+            with trio.fail_after(PATIENCE_S):
+                await client.producer("moody-p2").send(Message("moody", b"more"))
+            await heard.until(2)
