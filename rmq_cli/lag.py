@@ -104,7 +104,7 @@ class _Looking:
             first = True
             while True:
                 try:
-                    self._show(await self._look())
+                    self._show(await self._look(), live=sys.stdout.isatty())
                 except NetworkError as error:
                     if first:
                         raise
@@ -134,15 +134,19 @@ class _Looking:
 
         return replace(group, queues=tuple(one for one in group.queues if one.queue.topic in self._topics))
 
-    def _show(self, seen: list[Any]) -> None:
+    def _show(self, seen: list[Any], *, live: bool = False) -> None:
+        """live: in the place of the last look, as much as the window holds."""
         from rmq_cli.lag_table import plain, text
 
         now_ms = _now_ms()
         if self._as_json:
             click.echo(json.dumps(plain(seen, self._heads, self._limits, now_ms)))
             return
-        live = sys.stdout.isatty()
-        shown = text(seen, self._heads, now_ms, lines_max=shutil.get_terminal_size().lines - 1 if live else None)
+        room: dict[str, int] = {}
+        if live:
+            window = shutil.get_terminal_size()
+            room = {"lines_max": window.lines - 1, "columns_max": window.columns}
+        shown = text(seen, self._heads, now_ms, **room)
         click.echo(f"{_CLEARED if live else ''}{shown or 'no group has consumed anything'}")
 
 

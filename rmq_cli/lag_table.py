@@ -16,7 +16,8 @@ from rmq_wire.fastjson import MessageQueue
 
 STUCK_MS: Final = 2_000
 """A head that stays for so long; what a listener suspends is tried again after a second."""
-_HEADING: Final = ("topic", "broker", "queue", "lag", "delay", "consumed", "owner")
+_HEADING: Final = ("topic", "broker", "queue", "lag", "delay", "consumed", "", "owner")
+"""The one without a name says what is stuck, before the owner: what a narrow window leaves out is the owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,10 @@ def ago(ms: int) -> str:
     return f"{seconds / 3_600:.0f} h" if seconds < 100 * 3_600 else f"{seconds / 86_400:.0f} d"
 
 
-def text(groups: Sequence[GroupLag], heads: Heads, wall_ms: int, *, lines_max: int | None = None) -> str:
-    """Each group with its queues, the worst ones first where not all have room."""
+def text(
+    groups: Sequence[GroupLag], heads: Heads, wall_ms: int, *, lines_max: int | None = None, columns_max: int | None = None
+) -> str:
+    """Each group with its queues, the worst ones first where not all have room.  A window has so many lines and columns."""
     lines: list[str] = []
     for group in groups:
         lines.append(_group_line(group))
@@ -88,7 +91,12 @@ def text(groups: Sequence[GroupLag], heads: Heads, wall_ms: int, *, lines_max: i
     if lines_max is not None and len(lines) > lines_max:
         left_out = len(lines) - lines_max + 1
         lines = [*lines[: lines_max - 1], f"… {left_out} lines more: a larger window, --group, --topic, --once"]
-    return "\n".join(lines)
+    return "\n".join(line if columns_max is None else _cut(line, columns_max) for line in lines)
+
+
+def _cut(line: str, columns_max: int) -> str:
+    """A line that wraps would push another one out of the window."""
+    return line if len(line) <= columns_max else f"{line[: max(columns_max - 1, 0)]}…"
 
 
 def _worst_first(queues: Iterable[QueueLag]) -> list[QueueLag]:
@@ -105,7 +113,6 @@ def _group_line(group: GroupLag) -> str:
 def _cells(group: str, one: QueueLag, heads: Heads, wall_ms: int) -> tuple[str, ...]:
     last_ms = last_consumed_ms(one)
     stuck_ms = heads.stuck_ms(group, one, wall_ms)
-    note = "" if stuck_ms is None else f"  stuck on its head at {one.next_offset} for {ago(stuck_ms)}"
     return (
         one.queue.topic,
         one.queue.broker_name,
@@ -113,14 +120,16 @@ def _cells(group: str, one: QueueLag, heads: Heads, wall_ms: int) -> tuple[str, 
         str(one.lag),
         "-" if one.delay_ms is None else ago(one.delay_ms),
         "-" if last_ms is None else f"{ago(wall_ms - last_ms)} ago",
-        (one.owner or "nobody") + note,
+        "" if stuck_ms is None else f"stuck on its head at {one.next_offset} for {ago(stuck_ms)}",
+        one.owner or "nobody",
     )
 
 
 def _laid_out(cells: Sequence[str], widths: Sequence[int]) -> str:
-    topic, broker, *numbers, owner = cells
-    right = "  ".join(cell.rjust(width) for cell, width in zip(numbers, widths[2:-1], strict=True))
-    return f"  {topic.ljust(widths[0])}  {broker.ljust(widths[1])}  {right}  {owner}".rstrip()
+    topic, broker, *numbers, stuck, owner = cells
+    right = "  ".join(cell.rjust(width) for cell, width in zip(numbers, widths[2:-2], strict=True))
+    noted = f"  {stuck.ljust(widths[-2])}" if widths[-2] else ""
+    return f"  {topic.ljust(widths[0])}  {broker.ljust(widths[1])}  {right}{noted}  {owner}".rstrip()
 
 
 def last_consumed_ms(one: QueueLag) -> int | None:

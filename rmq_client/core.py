@@ -76,6 +76,8 @@ class ClientCore:
         self.on_route_change: list[Callable[[str], None]] = []
         self.on_members_change: list[Callable[[str], None]] = []
         """Called with the topic, or the group, on the wire."""
+        self.broker_versions: dict[str, int] = {}
+        """Address -> the version that the broker's last answer to a heartbeat named (an ordinal of `MQVersion`)."""
         self._heartbeats = Heartbeats(settings.use_heartbeat_v2)
         self._used_ms: dict[str, int] = {}
         self._lookups: dict[tuple[str, str | None], _Lookup] = {}
@@ -195,7 +197,10 @@ class ClientCore:
                     self.log.debug("no name server knows the topic %s", topic)
                 except ClientError as error:
                     self.log.warning("the route of %s is not renewed: %s", topic, str(error))
-            self.connections.close_unneeded(self.routes.drop_unrouted())
+            unneeded = self.routes.drop_unrouted()
+            for address in unneeded:
+                self.broker_versions.pop(address, None)
+            self.connections.close_unneeded(unneeded)
 
     async def keep_beating(self) -> None:
         """Runs as long as the client: brokers hear from it."""
@@ -222,6 +227,7 @@ class ClientCore:
         body = self._heartbeats.body(said, address, self.connections.living(address))
         try:
             answer = await self.ask(address, Heartbeat(), body)
+            self.broker_versions[address] = answer.version
             self._heartbeats.answered(said, address, self.connections.living(address), answer)
         except ClientError as error:
             self.log.info("no heartbeat: %s", str(error))

@@ -102,6 +102,7 @@ class ConsumerSettings:
         return self.max_reconsume_times
 
 
+LEVELS: Final = {"zlib": (0, 9), "zstd": (1, 22)}
 FROM_WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")
 _INTERVALS: Final = ("poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
 
@@ -121,6 +122,7 @@ class ProducerSettings:
     compress_type: str = "zlib"
     """`zlib`, `lz4` or `zstd`; the last two need pyarrow (the extra `columns`)."""
     compress_level: int = 5
+    """0 to 9 of zlib, 1 to 22 of zstd; lz4 has none."""
     max_message_size: int = 4 << 20
     create_topic_key: str = names.AUTO_CREATE_TOPIC
     default_topic_queue_nums: int = 4
@@ -142,3 +144,6 @@ class ProducerSettings:
             raise CallerError("send_msg_timeout_ms must be above 0, retry_times_when_send_failed at least 0")
         if self.compress_type not in ("zlib", "lz4", "zstd"):
             raise CallerError(f"compress_type {self.compress_type!r}: zlib, lz4 and zstd are known")
+        least, most = LEVELS.get(self.compress_type, (self.compress_level, self.compress_level))
+        if not least <= self.compress_level <= most:
+            raise CallerError(f"compress_level {self.compress_level}: {self.compress_type} has {least} to {most}")

@@ -45,7 +45,7 @@ class Progress(Protocol):
 
 
 class RemoteProgress:
-    """At the master of each queue."""
+    """At the master of each queue, or its slave while there is none."""
 
     def __init__(self, client: ClientCore, group: str, puller: Puller) -> None:
         """group: on the wire."""
@@ -97,8 +97,8 @@ class RemoteProgress:
             self._client.log.warning("progress in %s is not told: %s", str(queue), str(error))
 
     async def _tell_oneway(self, queue: MessageQueue, offset: int) -> None:
-        address = self._client.routes.master(queue.broker_name)
-        if address is None:
+        place = self._client.routes.reading_place(queue.broker_name)
+        if place is None:
             return
         request = UpdateConsumerOffset(
             consumer_group=self._group,
@@ -107,7 +107,8 @@ class RemoteProgress:
             commit_offset=offset,
             bname=queue.broker_name,
         )
-        await self._client.connections.send_oneway(address, request, timeout_ms=self._client.settings.mq_client_api_timeout_ms)
+        timeout_ms = self._client.settings.mq_client_api_timeout_ms
+        await self._client.connections.send_oneway(place.address, request, timeout_ms=timeout_ms)
 
 
 class LocalProgress:

@@ -19,7 +19,7 @@ from rmq_client.routes import Place
 from rmq_wire import names, sys_flag
 from rmq_wire.bodies.heartbeat import TAG
 from rmq_wire.bodies.route import MASTER_ID
-from rmq_wire.codes import ResponseCode
+from rmq_wire.codes import VERSION_FILTERS_BY_SQL, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.declare import Header
 from rmq_wire.errors import BadHeader
@@ -79,12 +79,14 @@ class Puller:
 
         commit_offset: progress of the group that goes along.  sub_version: when the subscription was made, in wall milliseconds.
 
-        Raises `BrokerError`, `NetworkError`.  A status says where there is nothing, or where the offset is none of the queue's.
+        Raises `BrokerError`, `NetworkError`, `CallerError` for properties that a broker is too old to filter by.  A status says
+        where there is nothing, or where the offset is none of the queue's.
         """
         if offset < 0 or max_messages < 1 or hold_ms < 0:
             raise CallerError("offset and hold_ms are at least 0, max_messages is at least 1")
         topic = self._client.on_wire(queue.topic)
         place = await self._reading(queue, topic)
+        self._check_version(subscription, place.address)
         flags = (sys_flag.PULL_SUSPEND if hold_ms else 0) | sys_flag.PULL_SUBSCRIPTION
         if commit_offset is not None and not place.is_slave:
             flags |= sys_flag.PULL_COMMIT_OFFSET
@@ -124,6 +126,12 @@ class Puller:
     ) -> Reading:
         """The same pull by pull."""
         return Reading(self, queue, offset, subscription, hold_ms)
+
+    def _check_version(self, subscription: Subscription, address: str) -> None:
+        """Java asks no broker whose version it has not heard either; where nobody of the client is in a group, it never has."""
+        version = self._client.broker_versions.get(address, VERSION_FILTERS_BY_SQL)
+        if subscription.expression_type != TAG and version < VERSION_FILTERS_BY_SQL:
+            raise CallerError(f"{address} is older than 4.1.0: it filters by tags, not by {subscription.expression_type}")
 
     def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
         header = _header(answer, PullMessageResponse, address)
@@ -166,7 +174,7 @@ class Puller:
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         """The offset that the group consumes next; None: it has none, and must choose where to begin."""
-        address, topic = await self._master(queue)
+        address, topic = await self._keeper(queue)
         request = QueryConsumerOffset(
             consumer_group=self._group, topic=topic, queue_id=queue.queue_id, set_zero_if_not_found=False, bname=queue.broker_name
         )
@@ -179,7 +187,7 @@ class Puller:
         """Say that the group has consumed all before this offset.  Returns when the broker has taken it."""
         if offset < 0:
             raise CallerError(f"an offset of {offset}")
-        address, topic = await self._master(queue)
+        address, topic = await self._keeper(queue)
         request = UpdateConsumerOffset(
             consumer_group=self._group, topic=topic, queue_id=queue.queue_id, commit_offset=offset, bname=queue.broker_name
         )
@@ -204,6 +212,16 @@ class Puller:
             if address is not None:
                 return address, topic
         raise NoBroker(f"no route names a master of the broker {queue.broker_name}")
+
+    async def _keeper(self, queue: MessageQueue) -> tuple[str, str]:
+        """Who keeps progress: the master, a slave while there is none.  Source: `RemoteBrokerOffsetStore`."""
+        try:
+            return await self._master(queue)
+        except NoBroker:
+            place = self._client.routes.reading_place(queue.broker_name)
+            if place is None:
+                raise
+            return place.address, self._client.on_wire(queue.topic)
 
 
 class Reading:

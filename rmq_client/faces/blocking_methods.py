@@ -110,7 +110,8 @@ class Puller:
 
         commit_offset: progress of the group that goes along.  sub_version: when the subscription was made, in wall milliseconds.
 
-        Raises `BrokerError`, `NetworkError`.  A status says where there is nothing, or where the offset is none of the queue's.
+        Raises `BrokerError`, `NetworkError`, `CallerError` for properties that a broker is too old to filter by.  A status says
+        where there is nothing, or where the offset is none of the queue's.
         """
         return self._loop.call(
             partial(

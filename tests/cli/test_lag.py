@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.support import rmq
 from tests.support.client_shell import Shell
 from tests.support.subject import Subject, start_subject
 from tests.support.talk import PATIENCE_S
+from tests.support.terminal import CTRL_C, Terminal
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,38 @@ def test_all_groups_and_many_queues(shell: Shell) -> None:
 )
 def test_what_is_wrong_is_said_in_a_line(shell: Shell, arguments: tuple[str, ...], status: int, said: str) -> None:
     assert said in shell.bad("lag", *arguments, status=status)
+
+
+def test_live_in_a_window(shell: Shell) -> None:
+    """Each look in the place of the last one, no line wider or lower than the window, which may be made larger."""
+    fill(shell, "a-window-of-some-lines", 30, queues=12)
+    shell.good("consume", "a-window-of-some-lines", "-g", "window-g", "--from", "start", "--orderly", "-c", "6")
+    command = rmq.command("lag", "-g", "window-g", "-t", "a-window-of-some-lines", "--interval", "0.1")
+    with Terminal(command, lines=6, columns=50, environment=shell.environment, home=shell.home) as terminal:
+        rows = terminal.until(lambda seen: len(seen) == 6 and seen[-1] == "")
+        assert rows[0].startswith("window-g: 24 behind, ")
+        assert rows[1].split()[:3] == ["topic", "broker", "queue"]
+        assert rows[4].startswith("… 10 lines more: a larger window, --group,")
+        assert all(len(row) <= 50 for row in rows)
+        assert rows[2].endswith("…"), "its owner has no room"
+        shell.good("send", "a-window-of-some-lines", "one more")
+        terminal.until(lambda seen: seen[0].startswith("window-g: 25 behind, "))
+        terminal.resize(24, 120)
+        rows = terminal.until(lambda seen: len(seen) == 15 and seen[-1] == "")
+        assert [row.split()[-1] for row in rows[2:14]] == ["nobody"] * 12
+        assert sum(int(row.split()[3]) for row in rows[2:14]) == 25
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+    assert b"Traceback" not in terminal.written
+
+
+def test_once_on_a_terminal_is_the_whole_table_and_clears_nothing(shell: Shell) -> None:
+    fill(shell, "once-window", 8, queues=8)
+    shell.good("consume", "once-window", "-g", "once-window-g", "--from", "start", "--orderly", "-c", "1")
+    command = rmq.command("lag", "--once", "-g", "once-window-g", "-t", "once-window")
+    with Terminal(command, lines=4, columns=40, environment=shell.environment, home=shell.home) as terminal:
+        assert terminal.end() == 0
+    lines = terminal.written.decode().split("\r\n")
+    assert len(lines) == 11
+    assert "\x1b" not in terminal.written.decode()
+    assert all(line.endswith("nobody") for line in lines[2:10])

@@ -73,3 +73,14 @@ def test_for_programs() -> None:
 
 def test_spans_of_time() -> None:
     assert [ago(ms) for ms in (-5, 1_500, 120_000, 7_200_000, 864_000_000)] == ["0.0 s", "1.5 s", "2 min", "2 h", "10 d"]
+
+
+def test_a_line_that_is_wider_than_the_window_is_cut_and_says_first_what_is_stuck() -> None:
+    heads, one = Heads(), group(queue(0, lag=5, cached=5))
+    heads.see([one], NOW_MS)
+    heading, row = text([one], heads, NOW_MS + STUCK_MS).splitlines()[1:]
+    assert row.endswith("stuck on its head at 10 for 2.0 s  me")
+    assert heading.endswith("owner")
+    cut = text([one], heads, NOW_MS + STUCK_MS, columns_max=len(row) - 1).splitlines()
+    assert cut[2] == f"{row[:-2]}…"
+    assert all(len(line) < len(row) for line in cut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from rmq_client.errors import (
     ConnectionEnded,
     Unreachable,
 )
-from rmq_client.messages import Message
+from rmq_client.messages import Message, MessageQueue
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerRunningInfo
 from tests.client.fake_cluster import BROKER_A, NAMESRV, FakeCluster, client_of, pass_time, refusing
@@ -351,3 +352,28 @@ async def test_one_slow_broker_of_two_holds_up_who_waits_for_each_answer(autojum
             took[avoid] = trio.current_time() - began
     assert took[False] == pytest.approx(20 * 0.6, abs=0.1)
     assert took[True] <= 2 * 0.6 + 0.1
+
+
+async def test_least_latency_starves_the_slow_broker_the_reference_s_rule_does_not(autojump_clock: Clock) -> None:
+    """001-7: who always takes the broker that was quickest never learns that the other one is quick again."""
+    sent = {}
+    for rule in ("least latency", "the reference's"):
+        cluster = FakeCluster()
+        async with client_of(cluster) as client:
+            producer = client.producer("P", send_latency_enable=rule != "least latency")
+            latency_s: dict[str, float] = {}
+
+            def least(queues: Sequence[MessageQueue], message: Message, known: dict[str, float] = latency_s) -> MessageQueue:
+                return min(queues, key=lambda queue: known.get(queue.broker_name, 0.0))
+
+            cluster.a.after_ms = 700
+            for number in range(100):
+                if number == 10:
+                    cluster.a.after_ms = 0
+                began = trio.current_time()
+                result = await producer.send(HELLO, select=least if rule == "least latency" else None)
+                latency_s[result.queue.broker_name] = trio.current_time() - began
+                await pass_time(0.1)
+        sent[rule] = [name for name, _, _ in cluster.stored].count("broker-a")
+    assert sent["least latency"] == 1
+    assert sent["the reference's"] > 30
