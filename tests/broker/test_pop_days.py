@@ -145,11 +145,11 @@ def progress_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """P5."""
 
     def settle(self: PopLines, stretch: Stretch) -> None:
-        line = self._lines.get(stretch.place)
+        line = self._line(stretch.place)
         if line and stretch in line:
             line.remove(stretch)
             if not line:
-                del self._lines[stretch.place]
+                self._drop(stretch.place)
         topic, group, queue_id = stretch.place
         if stretch.next_offset > self._offsets.query(group, topic, queue_id):
             self._offsets.commit_resting(group, topic, queue_id, stretch.next_offset, stretch.end_offset)
@@ -328,6 +328,11 @@ def progress_does_not_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SafeProgress, "of", lambda _self, _key, row: row)
 
 
+def progress_of_revival_does_not_wait_for_its_copies(patch: pytest.MonkeyPatch) -> None:
+    real = PopRevive._note_progress
+    patch.setattr(PopRevive, "_note_progress", lambda self, queue, _end_offset=0: real(self, queue))
+
+
 AT_ONCE, SOON, SELDOM = 6, 30, 150
 """Days within which a bug is found: the median of those planted here is the first."""
 BUDGET: dict[Plant, int] = {
@@ -360,6 +365,7 @@ BUDGET: dict[Plant, int] = {
 
 BUDGET_OF_POWER: dict[Plant, int] = {
     progress_does_not_wait_for_the_disk: SOON,
+    progress_of_revival_does_not_wait_for_its_copies: SOON,
 }
 
 

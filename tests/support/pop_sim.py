@@ -42,6 +42,8 @@ ROUND_MS = 20_000
 ROUNDS_MAX = 60
 FULL_MS = (1, 12_000, 30_000)
 FAR = 100_000
+AGAIN_MS = 30_000
+"""What was popped for a short time has come again by then."""
 LOST_MS = 10_500
 """`flushCommitLogThoroughInterval`, and the look that finds that it is over."""
 WHEEL_SLOTS = 60 * 64
@@ -391,11 +393,15 @@ class PowerDay(PopDay):
     def more_settings(self) -> dict[str, str]:
         mode = "SYNC_FLUSH" if self.sync_flush else "ASYNC_FLUSH"
         sizes = {"mappedFileSizeCommitLog": str(1 << 18), "mappedFileSizeTimerLog": str(1 << 16)}
-        return {"flushDiskType": mode, "flushConsumerOffsetInterval": "500", **sizes}
+        return {"flushDiskType": mode, "flushConsumerOffsetInterval": "500", "flushCommitLogLeastPages": "4", **sizes}
 
     def doings(self) -> list[Callable[[], None]]:
         deletes = (self.delete, self.other)
-        return [doing for doing in super().doings() if doing not in deletes] + [self.wait] * 4 + [self.cut] * 4
+        return (
+            [doing for doing in super().doings() if doing not in deletes]
+            + [self.wait] * 4
+            + [self.cut, self.cut_as_some_come_again] * 2
+        )
 
     def cut(self) -> None:
         """Mostly when tables have been saved since somebody got something, and the log may not have been synced.
@@ -406,6 +412,25 @@ class PowerDay(PopDay):
         for _ in range(self.rng.choice((0, 1, 2))):
             self.pop()
         self.harness.driver.advance(self.rng.choice((0, 700, 700, 6_000, 6_000, 9_000)))
+        self.power_goes()
+
+    def cut_as_some_come_again(self) -> None:
+        """When the progress of what came again may be on the disk, and the copies may not."""
+        self.pop()
+        before = self.copies()
+        for _ in range(AGAIN_MS // TICK_MS):
+            self.harness.driver.advance(TICK_MS)
+            if self.copies() > before:
+                break
+        self.harness.driver.advance(self.rng.choice((0, 600, 2_000)))
+        self.power_goes()
+
+    def copies(self) -> int:
+        """In the retry topics."""
+        store = self.harness.node.store
+        return sum(store.queue_bounds(f"%RETRY%G{sign}T", 0)[1] for sign in "_+")
+
+    def power_goes(self) -> None:
         self.take_polls()
         self.harness.driver.held = True
         for one in self.loose.some(self.rng, 3):
