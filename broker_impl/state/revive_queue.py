@@ -7,8 +7,7 @@ as a whole is forgotten at once.  Progress is the last record before which nothi
 When as many are open as may be, their acknowledgements are still to be found: they lie behind check points that there is no room
 for.  So the queue is read ahead for them, and what else is read there is read again when half of the room is free.
 
-Two check points may have one name: a message that gets another time in the millisecond of a pop that begins at it, or a clock
-that was set back.  Both count, and an acknowledgement for either ends the message in both.
+Two check points may have one name (`is_same_point`): both count, and an acknowledgement for either ends the message in both.
 
 Java: `PopReviveService` (consumeReviveMessage, mergeAndRevive, ConsumeReviveObj).  *Differs*: what was read stays known from
 round to round, where Java reads it again; a clock that goes back takes the end of what was seen with it; of two of one name
@@ -21,7 +20,7 @@ import heapq
 from typing import Final
 
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
-from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, pop_of
+from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, is_same_point, pop_of
 
 DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
 """Records that are due so much later have to be seen before a check point is."""
@@ -113,7 +112,7 @@ class ReviveQueue:
 
     def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:
         """The same one twice, as a timer brings it after a crash, is one; two that only share their name are two."""
-        if any(_is_same(self._open[place], point) for place in places):
+        if any(is_same_point(self._open[place], point) for place in places):
             return
         point.revive_offset = offset
         self._open[offset] = point
@@ -148,13 +147,3 @@ class ReviveQueue:
             self._named[pop] = left
         else:
             del self._named[pop]
-
-
-def _is_same(one: PopCheckPoint, other: PopCheckPoint) -> bool:
-    return (one.num, one.diffs, one.invisible_time, one.re_put_times, one.suspend) == (
-        other.num,
-        other.diffs,
-        other.invisible_time,
-        other.re_put_times,
-        other.suspend,
-    )

@@ -51,17 +51,20 @@ class InFlight:
         """Queue offsets that are acknowledged, by pop."""
         self.flights: dict[Place, list[Flight]] = {}
         """Of each message that is not."""
-        points: dict[pop.Pop, PopCheckPoint] = {}
+        points: dict[pop.Pop, list[PopCheckPoint]] = {}
         for record in _records(store, position, passed):
             with contextlib.suppress(BadBody):
                 of = _pop_of(record)
                 if isinstance(record, PopCheckPoint):
-                    points[of] = record
+                    known = points.setdefault(of, [])
+                    if not any(pop.is_same_point(one, record) for one in known):
+                        known.append(record)
                 else:
                     self.acked.setdefault(of, set()).update(pop.acked_offsets(record))
-        for of, point in points.items():
-            for offset in self.open(point):
-                self.flights.setdefault((of.topic, of.queue_id, offset), []).append(Flight(point, of.group))
+        for of, known in points.items():
+            for point in known:
+                for offset in self.open(point):
+                    self.flights.setdefault((of.topic, of.queue_id, offset), []).append(Flight(point, of.group))
 
     def open(self, point: PopCheckPoint) -> list[int]:
         """Queue offsets of its messages that nobody has acknowledged.  Raises `BadBody`."""

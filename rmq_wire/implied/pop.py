@@ -116,6 +116,19 @@ def open_offsets(point: PopCheckPoint, acked: Set[int]) -> list[int]:
     return [offset for offset in found if offset not in acked]
 
 
+def is_same_point(one: PopCheckPoint, other: PopCheckPoint) -> bool:
+    """Of two check points of one pop: they are one, as a timer brings it twice, not two that only share their name.
+
+    Two may: a message that gets another time in the millisecond of a pop that begins at it, or a clock that was set back.  Both
+    count, and an acknowledgement for either ends the message in both.
+    """
+    return _say(one) == _say(other)
+
+
+def _say(point: PopCheckPoint) -> tuple[object, ...]:
+    return point.num, point.diffs or None, point.invisible_time, point.re_put_times, point.suspend
+
+
 _KINDS: Final[Mapping[str, type[PopCheckPoint] | type[AckMsg]]] = {
     CHECK_POINT_TAG: PopCheckPoint,
     ACK_TAG: AckMsg,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,12 +36,13 @@ from tests.support.night_seeds import each_of_the_night
 from tests.support.node_ids import function_of
 from tests.support.planting import FAILURES, Plant, find, find_by_seed
 from tests.support.pollers import Pollers
-from tests.support.pop_sim import day, power_day
+from tests.support.pop_sim import day, hard_day, power_day
 
 DAYS = 60
 DAYS_BY_NIGHT = 1_000
 """Others for each commit, as everywhere by night.  A quarter of a second each where the power goes, a tenth where it does not."""
 DAYS_OF_FEW = 15
+HARD_DAYS = 30
 
 
 @pytest.mark.parametrize("seed", range(DAYS))
@@ -62,6 +64,12 @@ def test_a_day_with_room_for_few_check_points(seed: int, calm: bool, tmp_path: P
     day(seed, tmp_path, calm=calm)
 
 
+@pytest.mark.parametrize("seed", range(HARD_DAYS))
+def test_a_day_of_troubles_in_twos(seed: int, tmp_path: Path) -> None:
+    """A kill, then another before what the first held up has come; a clock that is set, or a full disk, and then a kill."""
+    hard_day(seed, tmp_path)
+
+
 @pytest.mark.parametrize("seed", range(DAYS))
 @pytest.mark.parametrize("sync_flush", [False, True])
 def test_a_day_on_which_the_power_goes(seed: int, sync_flush: bool) -> None:
@@ -75,11 +83,11 @@ def test_many_days_on_which_the_power_goes(sync_flush: bool) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("calm", [False, True])
-def test_many_days(calm: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [day, partial(day, calm=True), hard_day], ids=["any", "calm", "hard"])
+def test_many_days(kind: Callable[[int, Path], None], tmp_path: Path) -> None:
     def play(seed: int) -> None:
         with tempfile.TemporaryDirectory(dir=tmp_path) as root:
-            day(seed, Path(root), calm=calm)
+            kind(seed, Path(root))
 
     each_of_the_night(DAYS_BY_NIGHT, play)
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from rmq_inspect.decode.directory import list_store
+from rmq_inspect.decode.directory import StoreDirectory, list_store
+from rmq_inspect.explain.in_flight import InFlight
 from rmq_inspect.explain.outlook import Kind, Outlook, Outlooks, State
 from rmq_inspect.explain.stats import collect
 from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.errors import BadBody
-from rmq_wire.implied.pop import acked_offsets, open_offsets
+from rmq_wire.implied.pop import acked_offsets, is_same_point, open_offsets
 from rmq_wire.message import StoredMessage
 from rmq_wire.names import WHEEL_TIMER_TOPIC
 from tests.support.golden import GOLDEN
@@ -122,3 +124,38 @@ def test_a_check_point_that_names_too_few() -> None:
 def test_acknowledgements_of_one_and_of_several() -> None:
     assert acked_offsets(AckMsg(ack_offset=7)) == [7]
     assert acked_offsets(BatchAckMsg(ack_offset=-1, offsets=[1, 2])) == [1, 2]
+
+
+class Two(NamedTuple):
+    """Check points of one pop."""
+
+    one: PopCheckPoint
+    other: PopCheckPoint
+
+
+def two(**changes: Any) -> Two:
+    one = PopCheckPoint(5, 1_000, 60_000, 0, 2, 0, "T", "G", 0, [0, 1], "b")
+    return Two(one, replace(one, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"invisible_time": 90_000}, {"num": 1, "diffs": [0]}, {"diffs": [0, 3]}, {"re_put_times": "1"}, {"suspend": True}]
+)
+def test_two_check_points_of_one_name_are_both_in_flight(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the broker counts them: each comes again, and an acknowledgement ends the message in both."""
+    one, other = two(**changes)
+    ack = AckMsg(5, 5, "G", "T", 0, 1_000, None)
+    assert not is_same_point(one, other)
+    monkeypatch.setattr("rmq_inspect.explain.in_flight._records", lambda *_: iter((one, other, ack)))
+    found = InFlight(StoreDirectory(Path()), lambda *_: None, lambda _: False).flights
+    expected = Counter(offset for point in (one, other) for offset in open_offsets(point, {5}))
+    assert {place[2]: len(flights) for place, flights in found.items()} == expected
+
+
+def test_a_check_point_that_is_there_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the timer's topic and in the revive topic, or brought twice after a crash."""
+    one, other = two(revive_offset=7, broker_name=None)
+    assert is_same_point(one, other)
+    monkeypatch.setattr("rmq_inspect.explain.in_flight._records", lambda *_: iter((one, other)))
+    found = InFlight(StoreDirectory(Path()), lambda *_: None, lambda _: False).flights
+    assert {place: len(flights) for place, flights in found.items()} == {("T", 0, 5): 1, ("T", 0, 6): 1}

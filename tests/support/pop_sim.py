@@ -376,6 +376,20 @@ class PopDay:
         return came
 
 
+class HardDay(PopDay):
+    """A day on which troubles do not come alone."""
+
+    def doings(self) -> list[Callable[[], None]]:
+        return [*super().doings(), *[self.two_troubles] * 10]
+
+    def two_troubles(self) -> None:
+        """One close behind the other."""
+        for _ in range(2):
+            self.rng.choice((self.kill, self.kill, self.jump, self.fill, self.stop, self.delete, self.reset))()
+            self.harness.driver.advance(self.rng.choice((0, 0, TICK_MS, 900, 2_500)))
+            self.take_polls()
+
+
 class PowerDay(PopDay):
     """A day on which the power goes: the disk has what was synced, and of the rest whatever chance leaves.
 
@@ -461,3 +475,8 @@ def power_day(seed: int, *, sync_flush: bool) -> None:
 def day(seed: int, root: Path, *, calm: bool = False) -> None:
     """Play one."""
     PopDay(seed, root, calm=calm).play()
+
+
+def hard_day(seed: int, root: Path) -> None:
+    """Play one on which troubles come in twos."""
+    HardDay(seed, root).play()
