@@ -42,21 +42,24 @@ class Cluster(NamedTuple):
         return connect(self.namesrv, namespace=self.namespace, credentials=credentials, tls=context)
 
 
-def cluster_options(function: F) -> F:
-    """Adds the options; the command gets them as `cluster`."""
+def gathered(function: F, name: str, kind: type[Any], options: tuple[Callable[[Any], Any], ...]) -> F:
+    """The command with these options, which it gets in one argument of that name: a `kind`, a NamedTuple with their names."""
 
     def command(**given: Any) -> Any:
-        return function(cluster=Cluster(**{name: given.pop(name) for name in Cluster._fields}), **given)
+        return function(**{name: kind(**{one: given.pop(one) for one in kind._fields})}, **given)
 
     command.__doc__ = function.__doc__
     command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     wrapped: Any = command
-    for option in (
-        click.option("--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Who signs its certificates."),
-        click.option("--tls", is_flag=True, help="Call the servers in TLS."),
-        click.option("--secret-key", envvar="ROCKETMQ_SECRET_KEY", help="And the key to sign with (or ROCKETMQ_SECRET_KEY)."),
-        click.option("--access-key", envvar="ROCKETMQ_ACCESS_KEY", help="Who asks, where that counts (or ROCKETMQ_ACCESS_KEY)."),
-        click.option("--namespace", default="", help="Before every name of a topic or group."),
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    result: F = wrapped
+    return result
+
+
+def cluster_options(function: F) -> F:
+    """Adds the options; the command gets them as `cluster`."""
+    options = (
         click.option(
             "-n",
             "--namesrv",
@@ -66,10 +69,13 @@ def cluster_options(function: F) -> F:
             metavar="HOST:PORT[;…]",
             help="Name servers (or NAMESRV_ADDR).",
         ),
-    ):
-        wrapped = option(wrapped)
-    result: F = wrapped
-    return result
+        click.option("--namespace", default="", help="Before every name of a topic or group."),
+        click.option("--access-key", envvar="ROCKETMQ_ACCESS_KEY", help="Who asks, where that counts (or ROCKETMQ_ACCESS_KEY)."),
+        click.option("--secret-key", envvar="ROCKETMQ_SECRET_KEY", help="And the key to sign with (or ROCKETMQ_SECRET_KEY)."),
+        click.option("--tls", is_flag=True, help="Call the servers in TLS."),
+        click.option("--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Who signs its certificates."),
+    )
+    return gathered(function, "cluster", Cluster, options)
 
 
 def run(call: Callable[[], Awaitable[None]]) -> None:

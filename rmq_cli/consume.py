@@ -5,22 +5,15 @@ from __future__ import annotations
 import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
-from rmq_cli.message_lines import where
+from rmq_cli.reading_options import Reading, reading_options
 from rmq_cli.tail import read
 
 _FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET", "time": "CONSUME_FROM_TIMESTAMP"}
 
 
 @click.command("consume")
-@click.argument("topic")
+@reading_options(note=" (without a group)")
 @click.option("-g", "--group", help="Consume as a member of this group, which keeps progress; else read without any.")
-@click.option("--from", "begin", default="end", show_default=True, help="`end`, `start`, or a time as `rmq inspect` takes it.")
-@click.option("--offset", type=click.IntRange(min=0), help="From this number in each queue on, instead (without a group).")
-@click.option("-t", "--tags", default="*", show_default=True, help="Only these, as `A || B`.")
-@click.option("--sql", help="Only what this selects, as `price > 10`.")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--no-follow", is_flag=True, help="End where the topic ends now (without a group).")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object for each message, a line each.")
 @click.option("--orderly", is_flag=True, help="Of each queue one message after the other.")
 @click.option("--broadcast", is_flag=True, help="All messages, with progress in a file of this machine.")
 @click.option("--threads", type=click.IntRange(min=1), default=20, show_default=True, help="Messages at work at once.")
@@ -32,15 +25,8 @@ _FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET"
 @cluster_options
 def command(
     cluster: Cluster,
-    topic: str,
+    reading: Reading,
     group: str | None,
-    begin: str,
-    offset: int | None,
-    tags: str,
-    sql: str | None,
-    count: int | None,
-    no_follow: bool,
-    as_json: bool,
     orderly: bool,
     broadcast: bool,
     threads: int,
@@ -63,27 +49,23 @@ def command(
     a second one does not wait.
 
     --profile measures how long a message computes (T1) and waits (T2), begins with a quarter of C x (T1 + T2) / T1 threads, which
-    is the best on C cores as far as computing goes, and takes more step by step for as long as that is faster.
+    is the best on C cores as far as computing goes, and takes more step by step for as long as that is faster; with --orderly no
+    more than the member has queues.
     """
     if shell is not None and function is not None:
         raise click.UsageError("--exec or --call, not both")
     if group is None and (orderly or broadcast or shell is not None or function is not None or profile):
         raise click.UsageError("--orderly, --broadcast, --exec, --call and --profile need a group: --group")
-    if group is not None and (offset is not None or no_follow):
+    if group is not None and (reading.offset is not None or reading.no_follow):
         raise click.UsageError("--offset and --no-follow go without a group")
-    if orderly and profile:
-        raise click.UsageError("--profile is for messages in any order: --orderly works on as many at once as there are queues")
-    from rmq_client.consuming.subscriptions import SQL92, Subscription
-
-    first = where(begin, offset)
-    subscription = Subscription(sql, SQL92) if sql else Subscription(tags)
     if group is None:
-        read(cluster, topic, subscription, first, count, not no_follow, as_json)
+        read(cluster, reading)
         return
+    first = reading.first
     from rmq_cli.consuming import Member
     from rmq_cli.work import Call, Print, Shell, Work
 
-    work: Work = Shell(shell) if shell is not None else Call(function) if function is not None else Print(as_json)
+    work: Work = Shell(shell) if shell is not None else Call(function) if function is not None else Print(reading.as_json)
     settings = {
         "consume_from_where": _FROM[first.point],
         "consume_timestamp_ms": first.number,
@@ -91,11 +73,11 @@ def command(
         "message_model": "BROADCASTING" if broadcast else "CLUSTERING",
         "consume_thread_max": threads,
     }
-    member = Member(cluster, group, {topic: subscription}, settings, work, count)
+    member = Member(cluster, group, {reading.topic: reading.subscription}, settings, work, reading.most)
     if profile:
         from rmq_cli.profiling import Profile
 
-        member.beside = Profile(member, cores or work.cores, step_s).run
+        member.beside = Profile(member, cores or work.cores, step_s, orderly=orderly).run
     with work:
         run(member.run)
     member.exit()

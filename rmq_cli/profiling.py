@@ -2,7 +2,8 @@
 
 Of a message T1 is what it computes, T2 what it waits.  On C cores C x (T1 + T2) / T1 threads keep the cores busy: a figure of
 theory, because what is waited for (a database, a disk) becomes slower under load.  So: measure T1 and T2 with one thread, begin
-with a quarter of the figure, take half as many more each time, and stop where that is no faster.
+with a quarter of the figure, take half as many more each time, and stop where that is no faster.  Of messages in order no more
+can be at work than there are queues, so no more threads are tried.
 The rules are in `Steps`, which knows no clock.
 """
 
@@ -64,9 +65,11 @@ def figure(cores: int, computing_s: float, waiting_s: float) -> float:
 class Steps:
     """Which number of threads comes next, from what was seen with the last one."""
 
-    def __init__(self, cores: int, threads_max: int = THREADS_MAX) -> None:
+    def __init__(self, cores: int, *, queues: int | None = None) -> None:
+        """queues: of a consumer that works on one message of each at a time."""
         self._cores = cores
-        self._threads_max = threads_max
+        self._threads_max = THREADS_MAX if queues is None else min(max(queues, 1), THREADS_MAX)
+        self._queues = queues
         self.seen: list[Step] = []
         self.why_ended = ""
 
@@ -82,6 +85,12 @@ class Steps:
         fastest = max(step.a_second for step in self.seen)
         return next(step for step in self.seen if step.a_second * FASTER_BY >= fastest)
 
+    @property
+    def _why_no_more(self) -> str:
+        if self._queues == self._threads_max:
+            return f"each of the {self._queues} queues has a thread: in order, more have nothing to do"
+        return f"{self._threads_max} threads are the most that are tried"
+
     def next(self, step: Step) -> int | None:
         """Threads to go on with.  None: that was the last step, and `why_ended` says why."""
         earlier = self.best if self.seen else None
@@ -93,7 +102,7 @@ class Steps:
         elif earlier is not None and step.a_second < earlier.a_second * FASTER_BY:
             self.why_ended = f"{step.threads} threads were no faster than {earlier.threads}"
         elif step.threads >= self._threads_max:
-            self.why_ended = f"{self._threads_max} threads are the most that are tried"
+            self.why_ended = self._why_no_more
         else:
             wanted = step.threads + max(step.threads // 2, 1)
             if earlier is None:
@@ -132,8 +141,9 @@ def verdict(steps: Steps) -> str:
 class Profile:
     """Runs beside a `Member`, changes its number of threads, prints the table to standard error."""
 
-    def __init__(self, member: Member, cores: int, step_s: float) -> None:
+    def __init__(self, member: Member, cores: int, step_s: float, *, orderly: bool = False) -> None:
         self._member = member
+        self._orderly = orderly
         self._cores = cores
         self._step_s = step_s
         self._spent: list[Spent] = []
@@ -142,12 +152,13 @@ class Profile:
 
     async def run(self) -> None:
         """Step by step to the end."""
-        steps = Steps(self._cores)
         threads: int | None = 1
         self._set(1)
         with trio.move_on_after(IDLE_S):
             await self._more.wait()  # joining takes a while
             await trio.sleep(self._step_s)  # so do the first pulls, a thousand messages of each queue
+        assert self._member.consumer is not None
+        steps = Steps(self._cores, queues=len(self._member.consumer.queues) if self._orderly else None)
         click.echo(HEADING, err=True)
         while threads is not None:
             self._set(threads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
@@ -53,6 +53,22 @@ class SendHook(Protocol):
 
     def after(self, context: SendContext) -> None:
         """When it is known what became of it."""
+
+
+class _Sending(NamedTuple):
+    """One send, from its beginning to its end: all attempts share the time.  `messages`: one, or those of a batch."""
+
+    prepared: Prepared
+    messages: Sequence[Message]
+    queue: MessageQueue | None
+    select: Selector | None
+    began_ms: int
+    timeout_ms: int
+
+    @property
+    def ends_ms(self) -> int:
+        """When the time is up."""
+        return self.began_ms + self.timeout_ms
 
 
 class Producer:
@@ -99,18 +115,12 @@ class Producer:
         To the next queue, with retries; or, tried once, to `queue`, to the one that `select` chooses, or to the one that all
         messages of `order_key` go to.  Raises `CallerError`, `NetworkError`, `BrokerError`; look at `maybe_stored`.
         """
-        topic = self._client.on_wire(message.topic)
-        check_message(message, topic, self.settings.max_message_size)
-        chosen = _one_way_to_choose(queue, select, order_key)
-        began_ms, timeout_ms = mono_ms(), timeout_ms or self.settings.send_msg_timeout_ms
-        prepared = prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
-        return await self._send(prepared, [message], queue, chosen, began_ms, timeout_ms)
+        return await self._send(self._sending(message, queue, select, order_key, timeout_ms))
 
     async def pass_on(self, message: Message) -> SendResult:
         """Send what was received, with the properties that RocketMQ itself has put in: nothing is checked.  Raises as `send`."""
         topic = self._client.on_wire(message.topic)
-        prepared = prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
-        return await self._send(prepared, [message], None, None, mono_ms(), self.settings.send_msg_timeout_ms)
+        return await self._send(self._timed(self._prepared(message, topic), [message], None, None, None))
 
     async def send_oneway(
         self,
@@ -122,14 +132,10 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> None:
         """Send one message and do not wait: whether a broker has it stays unknown.  Raises as `send`, where it cannot leave."""
-        topic = self._client.on_wire(message.topic)
-        check_message(message, topic, self.settings.max_message_size)
-        chosen = _one_way_to_choose(queue, select, order_key)
-        began_ms, timeout_ms = mono_ms(), timeout_ms or self.settings.send_msg_timeout_ms
-        prepared = prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
-        route = await self._route(topic, timeout_ms)
-        to = self._chosen(route, message, queue, chosen) or self._chooser.choose(topic, route.writable, mono_ms())
-        await self._try(prepared, [message], to, began_ms + timeout_ms - mono_ms(), oneway=True)
+        sending = self._sending(message, queue, select, order_key, timeout_ms)
+        route = await self._route(sending)
+        to = self._chosen(route, sending) or self._chooser.choose(route.topic, route.writable, mono_ms())
+        await self._try(sending, to, sending.ends_ms - mono_ms(), oneway=True)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -148,8 +154,7 @@ class Producer:
         for part in parts:
             prepared = prepare_batch(part, topic, self._group, self.settings, namespace, self._make_key)
             try:
-                timeout = timeout_ms or self.settings.send_msg_timeout_ms
-                results.append(await self._send(prepared, part, queue, None, mono_ms(), timeout))
+                results.append(await self._send(self._timed(prepared, part, queue, None, timeout_ms)))
             except ClientError as error:
                 error.sent = tuple(results)
                 raise
@@ -159,60 +164,74 @@ class Producer:
         """Those that may be sent to now; a topic that is still to be made has those that it will get.  Raises as `send`."""
         wire_topic = self._client.on_wire(topic)
         check_topic(wire_topic)
-        route = await self._route(wire_topic, self.settings.send_msg_timeout_ms)
+        route = await self._route_of(wire_topic, self.settings.send_msg_timeout_ms)
         return [self._shown(one) for one in route.writable]
 
-    async def _send(
+    # One send
+
+    def _sending(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        select: Selector | None,
+        order_key: str | int | None,
+        timeout_ms: int | None,
+    ) -> _Sending:
+        """Checked.  Raises `CallerError`."""
+        topic = self._client.on_wire(message.topic)
+        check_message(message, topic, self.settings.max_message_size)
+        chosen = _one_way_to_choose(queue, select, order_key)
+        return self._timed(self._prepared(message, topic), [message], queue, chosen, timeout_ms)
+
+    def _prepared(self, message: Message, topic: str) -> Prepared:
+        return prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
+
+    def _timed(
         self,
         prepared: Prepared,
         messages: Sequence[Message],
         queue: MessageQueue | None,
         select: Selector | None,
-        began_ms: int,
-        timeout_ms: int,
-    ) -> SendResult:
+        timeout_ms: int | None,
+    ) -> _Sending:
+        """Its time begins now."""
+        return _Sending(prepared, messages, queue, select, mono_ms(), timeout_ms or self.settings.send_msg_timeout_ms)
+
+    async def _send(self, sending: _Sending) -> SendResult:
         if self._pressure is None:
-            return await self._send_now(prepared, messages, queue, select, began_ms, timeout_ms)
+            return await self._send_now(sending)
         try:
-            with trio.fail_after(timeout_ms / 1e3):
-                room = await self._pressure.begin(sum(len(message.body) for message in messages))
+            with trio.fail_after(sending.timeout_ms / 1e3):
+                room = await self._pressure.begin(sum(len(message.body) for message in sending.messages))
         except trio.TooSlowError:
-            raise AnswerLate(f"{timeout_ms} ms were over before other sends had ended: too many are under way") from None
+            raise AnswerLate(f"{sending.timeout_ms} ms were over before other sends had ended: too many are under way") from None
         try:
-            return await self._send_now(prepared, messages, queue, select, began_ms, timeout_ms)
+            return await self._send_now(sending)
         finally:
             self._pressure.end(room)
 
-    async def _send_now(
-        self,
-        prepared: Prepared,
-        messages: Sequence[Message],
-        queue: MessageQueue | None,
-        select: Selector | None,
-        began_ms: int,
-        timeout_ms: int,
-    ) -> SendResult:
-        route = await self._route(prepared.topic, timeout_ms, began_ms)
-        chosen = None if queue is None and select is None else self._chosen(route, messages[0], queue, select)
+    async def _send_now(self, sending: _Sending) -> SendResult:
+        route = await self._route(sending)
+        chosen = self._chosen(route, sending)
         if chosen is not None:
-            left_ms = began_ms + timeout_ms - mono_ms()
+            left_ms = sending.ends_ms - mono_ms()
             if left_ms <= 0:
-                raise AnswerLate(f"{timeout_ms} ms were over before a queue was chosen")
-            result = await self._try(prepared, messages, chosen, left_ms)
+                raise AnswerLate(f"{sending.timeout_ms} ms were over before a queue was chosen")
+            result = await self._try(sending, chosen, left_ms)
             assert result is not None
             return result
         attempts = SendAttempts(
-            prepared.topic,
+            route.topic,
             route.writable,
             self._chooser,
             self._faults,
             self.settings,
-            began_ms=began_ms,
-            timeout_ms=timeout_ms,
+            began_ms=sending.began_ms,
+            timeout_ms=sending.timeout_ms,
         )
         while (attempt := attempts.next(mono_ms())) is not None:
             try:
-                found = await self._try(prepared, messages, attempt.queue, attempt.timeout_ms)
+                found = await self._try(sending, attempt.queue, attempt.timeout_ms)
                 assert found is not None
                 attempts.stored(attempt, found, mono_ms())
             except ClientError as error:
@@ -220,10 +239,13 @@ class Producer:
                 self._client.log.info("a send to %s failed: %s", attempt.queue.broker_name, str(error))
         return attempts.outcome()
 
-    async def _route(self, topic: str, timeout_ms: int, now_ms: int | None = None) -> TopicRoute:
-        known = self._client.known_route(topic, now_ms)
+    async def _route(self, sending: _Sending) -> TopicRoute:
+        known = self._client.known_route(sending.prepared.topic, sending.began_ms)
         if known is not None and known.writable:
             return known
+        return await self._route_of(sending.prepared.topic, sending.timeout_ms)
+
+    async def _route_of(self, topic: str, timeout_ms: int) -> TopicRoute:
         try:
             with trio.fail_after(timeout_ms / 1e3):
                 told = self.settings
@@ -234,13 +256,12 @@ class Producer:
             raise NoBroker(f"{self._client.to_caller(topic)} has no queue that may be written: no broker of it has a master now")
         return route
 
-    def _chosen(
-        self, route: TopicRoute, message: Message, queue: MessageQueue | None, select: Selector | None
-    ) -> MessageQueue | None:
+    def _chosen(self, route: TopicRoute, sending: _Sending) -> MessageQueue | None:
         """The queue that the caller wants, on the wire."""
-        if queue is None and select is not None:
+        queue, message = sending.queue, sending.messages[0]
+        if queue is None and sending.select is not None:
             shown = [self._shown(one) for one in route.writable]
-            queue = select(shown, message)
+            queue = sending.select(shown, message)
             if queue is None or queue not in shown:
                 raise NoQueue(f"the selector chose {queue}, which is no queue of {message.topic} that may be written")
         elif queue is not None and queue.topic != message.topic:
@@ -250,15 +271,13 @@ class Producer:
     def _shown(self, queue: MessageQueue) -> MessageQueue:
         return queue._replace(topic=self._client.to_caller(queue.topic))
 
-    async def _try(
-        self, prepared: Prepared, messages: Sequence[Message], queue: MessageQueue, timeout_ms: int, *, oneway: bool = False
-    ) -> SendResult | None:
+    async def _try(self, sending: _Sending, queue: MessageQueue, timeout_ms: int, *, oneway: bool = False) -> SendResult | None:
         """One attempt."""
-        client = self._client
+        client, prepared = self._client, sending.prepared
         address = client.routes.master(queue.broker_name)
         if address is None:
             raise NoBroker(f"no route names a master of the broker {queue.broker_name}")
-        context = SendContext(self.group, messages, queue, address, oneway)
+        context = SendContext(self.group, sending.messages, queue, address, oneway)
         for hook in self.hooks:
             self._call(hook.before, context)
         try:
@@ -267,7 +286,7 @@ class Producer:
                 await client.connections.send_oneway(address, request, prepared.body, timeout_ms=timeout_ms)
             else:
                 answer = await client.connections.ask(address, request, prepared.body, timeout_ms=timeout_ms)
-                context.result = result_of(prepared, queue, answer, address, messages[0].topic)
+                context.result = result_of(prepared, queue, answer, address, sending.messages[0].topic)
         except ClientError as error:
             context.error = error
             error.maybe_stored = not oneway and isinstance(error, AnswerLate | ConnectionEnded)

@@ -167,6 +167,21 @@ def test_a_profile_finds_how_many_threads_are_best(shell: Shell) -> None:
     assert re.match(r"best: --threads \d+, ", best), why
 
 
+def test_a_profile_in_order_tries_as_many_threads_as_there_are_queues(shell: Shell) -> None:
+    fill(shell, "profiled-o", 600)
+    (shell.home / "ordered_work.py").write_text(
+        "import threading\nwait = threading.Event().wait\n\ndef take(message):\n    wait(0.005)\n"
+    )
+    consume = ("consume", "profiled-o", "-g", "profiled-o-g", "--from", "start", "--orderly")
+    ran = shell.run(*consume, "--call", "ordered_work:take", "--profile", "--step", "0.1")
+    assert ran.returncode == 0, ran.stderr
+    *_, why, best = ran.stderr.splitlines()
+    tried = [int(line.split()[0]) for line in ran.stderr.splitlines()[1:-2] if line.split()[0].isdecimal()]
+    assert tried[0] == 1
+    assert max(tried) <= 4, "the topic has four queues"
+    assert re.match(r"best: --threads \d+, ", best), why
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -181,6 +196,7 @@ def test_a_profile_finds_how_many_threads_are_best(shell: Shell) -> None:
         (("-g", "g"), 1, "no name server knows the topic never-made"),
         (("-c", "1"), 1, "no name server knows the topic never-made"),
         (("--from", "soon"), 2, "is no time"),
+        (("--tags", " "), 2, "an empty expression wants nothing"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(shell: Shell, arguments: tuple[str, ...], status: int, said: str) -> None:

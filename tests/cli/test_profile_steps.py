@@ -11,10 +11,16 @@ from rmq_cli.profiling import BUSY_MIN, THREADS_MAX, Step, Steps, figure, figure
 
 
 def played(
-    a_second: Callable[[int], float], *, cores: int = 2, t1_s: float = 0.01, t2_s: float = 0.09, busy: float = 1.0
+    a_second: Callable[[int], float],
+    *,
+    cores: int = 2,
+    t1_s: float = 0.01,
+    t2_s: float = 0.09,
+    busy: float = 1.0,
+    queues: int | None = None,
 ) -> Steps:
     """A work whose rate is a function of the threads."""
-    steps = Steps(cores)
+    steps = Steps(cores, queues=queues)
     threads: int | None = 1
     while threads is not None:
         rate = a_second(threads)
@@ -51,6 +57,17 @@ def test_work_that_only_waits_is_tried_up_to_the_most() -> None:
     steps = played(lambda threads: float(threads), t1_s=0.0)
     assert steps.best.threads == THREADS_MAX
     assert "no limit" in figure_line(steps, 2)
+
+
+@pytest.mark.parametrize(("queues", "tried"), [(1, [1]), (4, [1, 4]), (8, [1, 5, 7, 8]), (1_000, None)])
+def test_in_order_no_more_threads_than_queues_are_tried(queues: int, tried: list[int] | None) -> None:
+    steps = played(lambda threads: 10.0 * threads, queues=queues)
+    if tried is None:
+        assert max(step.threads for step in steps.seen) == THREADS_MAX
+        assert steps.why_ended == f"{THREADS_MAX} threads are the most that are tried"
+    else:
+        assert [step.threads for step in steps.seen] == tried
+        assert steps.why_ended.startswith(f"each of the {queues} queues has a thread")
 
 
 def test_messages_that_do_not_come_fast_enough_end_it() -> None:
