@@ -111,6 +111,7 @@ PACKED = Stored(TOPICS.index(BATCH), 0, 1, None, 0, "", "", "1", 0, (0,))
 @settings(max_examples=500, deadline=None)
 @given(MESSAGES, some.sampled_from((400, 3000, 1 << 20)))
 @example([PACKED, PACKED, PACKED._replace(leap=1)], 100)  # what ends where another begins again stays
+@example([PACKED, PACKED, PACKED, PACKED._replace(leap=1)], 1 << 20)  # and what is before it in the same split
 def test_both_rebuilds_are_equal(messages: list[Stored], split_bytes: int) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         root = Path(directory, "store")
