@@ -52,7 +52,8 @@ class ConsumerSettings:
 
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     """Where a queue begins that the group has no progress of: or CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_TIMESTAMP."""
-    consume_timestamp_ms: int = 0
+    consume_timestamp_ms: int | None = None
+    """Of CONSUME_FROM_TIMESTAMP, wall milliseconds; None: half an hour before a queue is begun."""
     message_model: str = "CLUSTERING"
     """Members share the messages; or BROADCASTING: each gets all, and keeps its progress in a file of its own machine."""
     orderly: bool = False

@@ -17,6 +17,7 @@ from rmq_client.consuming.pulling import Puller
 from rmq_client.core import ClientCore
 from rmq_client.errors import BrokerError, CallerError, ClientError, NoRoute, Unreadable
 from rmq_client.settings import ConsumerSettings
+from rmq_client.world import mono_ms
 from rmq_wire import names
 from rmq_wire.bodies.connections import ConsumerIdList
 from rmq_wire.codes import ResponseCode
@@ -32,6 +33,8 @@ Taken = Callable[[MessageQueue, ProcessQueue, int], None]
 """With the offset to begin with."""
 FIRST: Final = "CONSUME_FROM_FIRST_OFFSET"
 LAST: Final = "CONSUME_FROM_LAST_OFFSET"
+LOOK_BACK_MS: Final = 1_800_000
+"""Where CONSUME_FROM_TIMESTAMP names no time."""
 
 
 class Assignment:
@@ -121,7 +124,7 @@ class Assignment:
 
     async def _become(self, topic: str, mine: set[MessageQueue]) -> bool:
         changed = False
-        now_ms = self._client.world.wall_ms()
+        now_ms = mono_ms()
         for queue, held in list(self.queues.items()):
             gone = held.dropped and not held.resting
             if queue.topic == topic and (queue not in mine or gone or held.pull_expired(now_ms)):
@@ -134,7 +137,7 @@ class Assignment:
             except ClientError as error:
                 self._client.log.warning("%s is not begun: %s", str(queue), str(error))
                 continue
-            held = self.queues[queue] = ProcessQueue(self._client.world.wall_ms())
+            held = self.queues[queue] = ProcessQueue(mono_ms())
             held.locked = self._settings.orderly
             self._taken(queue, held, offset)
             changed = True
@@ -163,4 +166,5 @@ class Assignment:
             return 0
         if where == LAST or is_retry:
             return await self._puller.max_offset(queue)
-        return await self._puller.offset_at(queue, self._settings.consume_timestamp_ms)
+        at_ms = self._settings.consume_timestamp_ms
+        return await self._puller.offset_at(queue, self._client.world.wall_ms() - LOOK_BACK_MS if at_ms is None else at_ms)

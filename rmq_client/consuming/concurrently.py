@@ -16,6 +16,7 @@ from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.service import Consuming
 from rmq_client.errors import ClientError
+from rmq_client.world import mono_ms
 from rmq_wire.bodies.enumerations import CMResult
 from rmq_wire.fastjson import MessageQueue
 
@@ -80,7 +81,7 @@ class Concurrently:
         while True:
             await trio.sleep(self._own.settings.consume_timeout_ms / 1e3)
             for queue, held in list(self._own.queues.items()):
-                late = held.expired(self._own.client.world.wall_ms(), self._own.settings.consume_timeout_ms)
+                late = held.expired(mono_ms(), self._own.settings.consume_timeout_ms)
                 for message in late:
                     assert isinstance(message, ReceivedMessage)
                     if not await self._given_back([message], held, EXPIRED_LEVEL):
@@ -92,7 +93,7 @@ class Concurrently:
             return
         own = self._own
         context = self.context(own.shown(messages, queue))
-        held.started(messages, own.client.world.wall_ms())
+        held.started(messages, mono_ms())
         with own.working:
             called = await own.listening.call_in_turn(messages, context)
             rates = own.rates_of(queue.topic)
@@ -135,6 +136,6 @@ class Concurrently:
         return left
 
     def _done(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> None:
-        offset = held.remove(messages, self._own.client.world.wall_ms())
+        offset = held.remove(messages, mono_ms())
         if offset is not None and not held.dropped:
             self._own.progress.table.update(queue, offset, increase_only=True)

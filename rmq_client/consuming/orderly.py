@@ -18,6 +18,7 @@ from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.service import Consuming
 from rmq_client.errors import ClientError
+from rmq_client.world import mono_ms
 from rmq_wire.bodies.enumerations import CMResult
 from rmq_wire.fastjson import MessageQueue
 
@@ -62,7 +63,7 @@ class Orderly:
 
     async def let_go(self, held: ProcessQueue) -> bool:
         """No listener has anything of the queue any more.  Source: `RebalancePushImpl.tryRemoveOrderMessageQueue`."""
-        if self._locks is None or self._own.client.world.wall_ms() > held.last_lock_ms + UNLOCK_DELAY_MS:
+        if self._locks is None or mono_ms() > held.last_lock_ms + UNLOCK_DELAY_MS:
             return True
         with trio.move_on_after(LISTENER_ENDS_S):
             while (ended := self._at_work.get(held)) is not None:
@@ -93,7 +94,7 @@ class Orderly:
                 await trio.sleep(LOCKED_S)
                 await trio.sleep(LOCKED_S if await self._locked(queue, held) else NOT_LOCKED_S)
                 continue
-            taken = held.take(self._own.settings.consume_message_batch_max_size, self._own.client.world.wall_ms())
+            taken = held.take(self._own.settings.consume_message_batch_max_size, mono_ms())
             if not taken:
                 return
             messages = [message for message in taken if isinstance(message, ReceivedMessage)]
@@ -103,13 +104,13 @@ class Orderly:
                 await trio.sleep(waits_ms / 1e3)
 
     def _is_ours(self, held: ProcessQueue) -> bool:
-        return self._locks is None or (held.locked and not held.lock_expired(self._own.client.world.wall_ms()))
+        return self._locks is None or (held.locked and not held.lock_expired(mono_ms()))
 
     async def _locked(self, queue: MessageQueue, held: ProcessQueue) -> bool:
         if held.dropped or self._locks is None or not await self._locks.lock(queue):
             return False
         held.locked = True
-        held.last_lock_ms = self._own.client.world.wall_ms()
+        held.last_lock_ms = mono_ms()
         return True
 
     async def _consume(self, messages: Sequence[ReceivedMessage], queue: MessageQueue, held: ProcessQueue) -> int:

@@ -2,7 +2,8 @@
 
 Messages are done in any order; what may be committed is the smallest offset that is not done.  So one stuck message holds the
 commit back, however many behind it are done: that is why the span has a limit.  Ordered consumption takes messages out, and
-either commits them or puts them back.  Pure: time is an argument, in wall milliseconds.
+either commits them or puts them back.  Pure: time is an argument, in milliseconds that never step: a wall clock that is set back
+would keep a lock alive that nobody renews, one that is set on would take a queue away from a listener.
 Source: `ProcessQueue`, `ConsumeMessageConcurrentlyService.processConsumeResult`.
 """
 
@@ -101,14 +102,14 @@ class ProcessQueue:
 
     # Concurrent consumption
 
-    def started(self, messages: Iterable[Held], wall_ms: int) -> None:
+    def started(self, messages: Iterable[Held], now_ms: int) -> None:
         """A listener gets them now."""
         for message in messages:
-            self._started_ms[message.queue_offset] = wall_ms
+            self._started_ms[message.queue_offset] = now_ms
 
-    def remove(self, messages: Iterable[Held], wall_ms: int) -> int | None:
+    def remove(self, messages: Iterable[Held], now_ms: int) -> int | None:
         """These are done.  The offset to commit; None where nothing was held at all."""
-        self.last_consume_ms = wall_ms
+        self.last_consume_ms = now_ms
         if not self._waiting:
             return None
         for message in messages:
@@ -118,21 +119,21 @@ class ProcessQueue:
                 self._forget(found)
         return next(iter(self._waiting), self._offset_max + 1)
 
-    def expired(self, wall_ms: int, timeout_ms: int) -> list[Held]:
+    def expired(self, now_ms: int, timeout_ms: int) -> list[Held]:
         """Messages at the head that a listener has had for longer: to be given back, then removed with `remove`."""
         found: list[Held] = []
         for offset, message in self._waiting.items():
             started = self._started_ms.get(offset)
-            if len(found) == EXPIRED_AT_ONCE_MAX or started is None or wall_ms - started <= timeout_ms:
+            if len(found) == EXPIRED_AT_ONCE_MAX or started is None or now_ms - started <= timeout_ms:
                 break
             found.append(message)
         return found
 
     # Ordered consumption
 
-    def take(self, most: int, wall_ms: int) -> list[Held]:
+    def take(self, most: int, now_ms: int) -> list[Held]:
         """The next messages, which are then neither waiting nor done.  None: whoever was at it is at it no more."""
-        self.last_consume_ms = wall_ms
+        self.last_consume_ms = now_ms
         taken = [self._waiting[offset] for offset in list(self._waiting)[:most]]
         for message in taken:
             self._taken[message.queue_offset] = self._waiting.pop(message.queue_offset)
@@ -164,13 +165,13 @@ class ProcessQueue:
 
     # State
 
-    def lock_expired(self, wall_ms: int) -> bool:
+    def lock_expired(self, now_ms: int) -> bool:
         """The lock was not renewed in time: another member may have it."""
-        return wall_ms - self.last_lock_ms > LOCK_LIVES_MS
+        return now_ms - self.last_lock_ms > LOCK_LIVES_MS
 
-    def pull_expired(self, wall_ms: int) -> bool:
+    def pull_expired(self, now_ms: int) -> bool:
         """Nobody has pulled for so long that something must be wrong."""
-        return wall_ms - self.last_pull_ms > PULL_LIVES_MS
+        return now_ms - self.last_pull_ms > PULL_LIVES_MS
 
     def clear(self) -> None:
         """Drop all; nothing is done."""
@@ -179,16 +180,16 @@ class ProcessQueue:
         self._started_ms.clear()
         self.count = self.size = 0
 
-    def info(self, commit_offset: int) -> ProcessQueueInfo:
-        """As `mqadmin consumerStatus` shows it."""
+    def info(self, commit_offset: int, ahead_ms: int) -> ProcessQueueInfo:
+        """As `mqadmin consumerStatus` shows it.  ahead_ms: what the wall clock is ahead of the one that never steps."""
         shown = ProcessQueueInfo(
             cached_msg_count=len(self._waiting),
             cached_msg_size_in_mib=self.size // _MIB,
             commit_offset=commit_offset,
             droped=self.dropped,
-            last_consume_timestamp=self.last_consume_ms,
-            last_lock_timestamp=self.last_lock_ms,
-            last_pull_timestamp=self.last_pull_ms,
+            last_consume_timestamp=self.last_consume_ms + ahead_ms,
+            last_lock_timestamp=self.last_lock_ms + ahead_ms,
+            last_pull_timestamp=self.last_pull_ms + ahead_ms,
             locked=self.locked,
             transaction_msg_count=len(self._taken),
             try_unlock_times=self.try_unlock_times,

@@ -36,6 +36,7 @@ from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError, ClientError, InvalidName
 from rmq_client.producing.producer import Producer
 from rmq_client.settings import ConsumerSettings, ProducerSettings
+from rmq_client.world import mono_ms
 from rmq_wire import names
 from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_wire.bodies.heartbeat import CONSUME_PASSIVELY, ConsumerData, SubscriptionData
@@ -45,6 +46,8 @@ HOLD_MS: Final = 15_000
 PULL_TIMEOUT_MS: Final = 30_000
 FULL_PAUSE_S: Final = 0.05
 ERROR_PAUSE_S: Final = 3.0
+PAUSED_S: Final = 1.0
+"""How often one that was told to pause says that it is alive: a queue that nobody pulls is given up."""
 OFFSET_PAUSE_S: Final = 10.0
 """A queue that goes on elsewhere is begun again after so long: what listeners have of it should have ended."""
 FIRST_PULL_S: Final = 0.5
@@ -247,8 +250,11 @@ class PushConsumer:
                 await trio.sleep(FIRST_PULL_S)
                 held.began_at = offset = await self._read_again(queue)
             while not held.dropped:
-                await self._resumed.wait()
-                held.last_pull_ms = began_ms = self._client.world.wall_ms()
+                held.last_pull_ms = began_ms = mono_ms()
+                if not self._resumed.is_set():
+                    with trio.move_on_after(PAUSED_S):
+                        await self._resumed.wait()
+                    continue
                 if held.too_full(
                     count_max=settings.pull_threshold_for_queue,
                     size_max=settings.pull_threshold_size_for_queue,
@@ -304,7 +310,7 @@ class PushConsumer:
                 self._progress.table.update(queue, result.next_offset, increase_only=True)
             return
         rates = self._own.rates_of(queue.topic)
-        rates.pull_ms.add(max(self._client.world.wall_ms() - began_ms, 0))
+        rates.pull_ms.add(mono_ms() - began_ms)
         rates.pulled.add(len(result.messages))
         self._service.submit(result.messages, queue, held)
 

@@ -12,6 +12,7 @@ from typing import Final
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.core import ClientCore
 from rmq_client.errors import ClientError, NoBroker, Unreadable
+from rmq_client.world import mono_ms
 from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse, QueueName
 from rmq_wire.errors import BadBody
 from rmq_wire.fastjson import MessageQueue
@@ -47,7 +48,7 @@ class QueueLocks:
             for queue in queues:
                 mine[queue].locked = queue in ours
                 if queue in ours:
-                    mine[queue].last_lock_ms = self._client.world.wall_ms()
+                    mine[queue].last_lock_ms = mono_ms()
                 else:
                     self._client.log.warning("%s is somebody else's", str(queue))
 

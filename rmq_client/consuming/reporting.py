@@ -12,6 +12,7 @@ from rmq_client.consuming.rates import TopicRates
 from rmq_client.consuming.received import read_messages
 from rmq_client.consuming.service import ConsumeService, Consuming
 from rmq_client.errors import Unreadable
+from rmq_client.world import mono_ms
 from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_wire.bodies.heartbeat import CONSUME_PASSIVELY, SubscriptionData
 from rmq_wire.fastjson import MessageQueue
@@ -28,9 +29,10 @@ def running_info(own: Consuming, group: str, subscribed: Sequence[SubscriptionDa
         "PROP_THREADPOOL_CORE_SIZE": str(own.listening.most),
     }
     table = {}
+    ahead_ms = own.client.world.wall_ms() - mono_ms()
     for queue, held in own.queues.items():
         offset = own.progress.table.get(queue)
-        table[queue] = held.info(held.began_at if offset is None else offset)
+        table[queue] = held.info(held.began_at if offset is None else offset, ahead_ms)
     status = {one.topic: own.rates.get(one.topic, TopicRates()).status() for one in subscribed}
     return ConsumerRunningInfo(properties=properties, subscription_set=list(subscribed), mq_table=table, status_table=status)
 

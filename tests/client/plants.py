@@ -26,8 +26,8 @@ tell_all = RemoteProgress.tell_all
 
 
 def progress_passes_what_is_not_done(patch: pytest.MonkeyPatch) -> None:
-    def plant(self: ProcessQueue, messages: Iterable[Held], wall_ms: int) -> int | None:
-        found = remove(self, messages, wall_ms)
+    def plant(self: ProcessQueue, messages: Iterable[Held], now_ms: int) -> int | None:
+        found = remove(self, messages, now_ms)
         return None if found is None else self._offset_max + 1
 
     patch.setattr(ProcessQueue, "remove", plant)
@@ -41,7 +41,7 @@ def ack_index_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lock_never_expires(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProcessQueue, "lock_expired", lambda self, wall_ms: False)
+    patch.setattr(ProcessQueue, "lock_expired", lambda self, now_ms: False)
 
 
 def an_answer_of_another_question_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def an_orderly_consumer_needs_no_lock(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(QueueLocks, "lock", plant)
     patch.setattr(QueueLocks, "renew", renewed)
-    patch.setattr(ProcessQueue, "lock_expired", lambda self, wall_ms: False)
+    patch.setattr(ProcessQueue, "lock_expired", lambda self, now_ms: False)
 
 
 def what_failed_is_tried_again_behind_the_others(patch: pytest.MonkeyPatch) -> None:

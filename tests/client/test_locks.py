@@ -7,13 +7,14 @@ from trio.testing import MockClock
 
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.queue_locks import QueueLocks
+from rmq_client.world import mono_ms
 from rmq_wire.bodies.locks import LockBatchRequest, LockBatchResponse
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import QueryConsumerOffsetResponse
 from tests.client.consumers import Heard
-from tests.client.fake_cluster import WALL_MS, Answer, FakeCluster, Reply, client_of, pass_time
+from tests.client.fake_cluster import Answer, FakeCluster, Reply, client_of, pass_time
 
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 QUEUES = [MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1), MessageQueue("T", "broker-b", 0)]
@@ -54,13 +55,13 @@ async def test_what_is_granted_is_noted_and_no_answer_changes_nothing(autojump_c
     async with client_of(cluster) as client:
         await client.route("T")
         locks = QueueLocks(client, "G")
-        held = {queue: ProcessQueue(WALL_MS) for queue in QUEUES}
+        held = {queue: ProcessQueue(mono_ms()) for queue in QUEUES}
         for one in held.values():
             one.locked = True
-        cluster.wall_ms += 31_000
+        await pass_time(31)
         await locks.renew(held)
         assert [one.locked for one in held.values()] == [True, False, True]
-        assert [one.lock_expired(cluster.wall_ms) for one in held.values()] == [False, True, True]
+        assert [one.lock_expired(mono_ms()) for one in held.values()] == [False, True, True]
         assert await locks.lock(QUEUES[0])
         assert not await locks.lock(QUEUES[1])
         assert not await locks.lock(QUEUES[2])
