@@ -22,7 +22,7 @@ class PopRecords:
     """Of one broker, for the revive topic of its cluster."""
 
     def __init__(self, engine: Engine, config: BrokerConfig, intake: Intake) -> None:
-        self._engine = engine
+        self._unhurried = engine.unhurried
         self._config = config
         self._intake = intake
         self.topic = pop.revive_topic(config.broker_cluster_name)
@@ -49,23 +49,12 @@ class PopRecords:
         else:
             topic, at = names.WHEEL_TIMER_TOPIC, 0
             properties = pop.waiting_properties(tag, due_ms, key, slot_ms, self.topic, queue_id)
-        draft = Draft(
-            topic,
-            at,
-            body,
-            properties,
-            wall_ms,
-            intake.store_host,
-            intake.store_host,
-            0,
-            0,
-            0,
-            0,
-            pop.record_tags_code(tag),
-            pop.record_index_keys(tag, key),
-        )
+        host = intake.store_host
+        code, tag_key = pop.RECORD_INDEX[tag]
+        draft = Draft(topic, at, body, properties, wall_ms, host, host, 0, 0, 0, 0, code, (key, tag_key))
         placed = intake.stage_draft(draft, wall_ms)
         if slot_ms is not None:
             precision_ms = self._config.timer_precision_ms
-            self._engine.unhurried((wall_ms // precision_ms + 1) * precision_ms)  # before the slot of now is over
+            until_ms = (wall_ms // precision_ms + 1) * precision_ms  # before the slot of now is over
+            self._unhurried.add(until_ms, (placed.physical_offset, slot_ms, self.topic))
         return placed

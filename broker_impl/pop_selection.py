@@ -22,7 +22,7 @@ from rmq_store.errors import Cold
 from rmq_store.results import GetStatus, Read
 from rmq_wire import pop_receipt
 from rmq_wire import property_names as prop
-from rmq_wire.bodies.pop import PopCheckPoint
+from rmq_wire.bodies.pop import PopCheckPoint, diffs_of
 from rmq_wire.headers.pop import PopMessage
 from rmq_wire.message import pack_unit, queue_offsets, read_unit
 from rmq_wire.pop_receipt import Receipt
@@ -44,7 +44,7 @@ _PASSED: Final = (
 class PopSelection:
     """A pop under way.  `run` until it returns; a `Cold` that it raises is to be read first.
 
-    `rest`: how much is left in the queues that were looked at.  `end_offset`: of what was staged.
+    `rest`: how much is left in the queues that were looked at.  `end_offset`: of what was staged.  `body_bytes`: of all `chunks`.
     """
 
     def __init__(self, parts: PopParts, asked: PopMessage, legs: Iterator[Leg], wanted: Wanted, revive_queue: int) -> None:
@@ -53,7 +53,7 @@ class PopSelection:
         self.wanted = wanted
         self.pop_ms = parts.env.wall_ms
         self.revive_queue = revive_queue
-        self.count = self.size = self.rest = self.end_offset = 0
+        self.count = self.size = self.body_bytes = self.rest = self.end_offset = 0
         self.chunks: list[Buffer] = []
         self.start_infos: list[str] = []
         self.offset_infos: list[str] = []
@@ -76,9 +76,10 @@ class PopSelection:
         """Take what there is.  Raises `Cold` while there is nothing yet: call it again when that is read, or `give_up`."""
         self._unlock()
         leg = self._leg or next(self._legs, None)
+        most = self.asked.max_msg_nums
         while leg is not None:
             for at in range(self._done, len(leg.queue_ids)):
-                if self.is_full and ((leg.last and not at) or self._sums_up(leg, at)):
+                if (self.count >= most or self.size >= FULL_BYTES) and ((leg.last and not at) or self._sums_up(leg, at)):
                     break
                 self._look(leg, at)
             self._done = 0
@@ -121,7 +122,7 @@ class PopSelection:
         """What there is in one queue, for as much as there is room.  Raises Cold, and then nothing of the queue was taken."""
         asked, parts = self.asked, self.parts
         lines, walk, config = parts.lines, parts.walk, parts.config
-        if queue in lines.locked:
+        if lines.locked and queue in lines.locked:
             if not asked.order:
                 self.rest += walk.rest(queue, walk.begin(queue, asked.init_mode))
             return
@@ -129,8 +130,9 @@ class PopSelection:
             self.rest += walk.rest(queue, walk.begin(queue, asked.init_mode))
             return
         offset = walk.begin(queue, asked.init_mode, init=True)
-        if config.use_server_side_reset_offset and (reset := walk.take_reset(queue)) is not None:
-            offset = reset
+        if config.use_server_side_reset_offset and parts.offsets.has_resets:
+            reset = walk.take_reset(queue)
+            offset = offset if reset is None else reset
         if asked.order:
             orders = parts.orders
             if orders.is_blocked(asked.attempt_id, *queue, asked.invisible_time) or not orders.has_room(*queue):
@@ -140,7 +142,7 @@ class PopSelection:
             self.rest += walk.rest(queue, offset)
             return
         read = self._read(queue, offset)
-        if read.status in _WRONG_PLACE:
+        if not read.message_count and read.status in _WRONG_PLACE:
             parts.env.log.warning(
                 "pop of group %s from %s queue %d at %d: %s, goes on at %d",
                 queue.group,
@@ -163,9 +165,8 @@ class PopSelection:
     def _read(self, queue: QueueOfGroup, offset: int) -> Read:
         wanted = self.wanted
         room = self.asked.max_msg_nums - self.count
-        return self.parts.store.read_queue(
-            queue.topic, queue.queue_id, offset, room, READ_BYTES_MAX, wanted.codes, wanted.matches
-        )
+        topic, _, queue_id = queue
+        return self.parts.store.read_queue(topic, queue_id, offset, room, READ_BYTES_MAX, wanted.codes, wanted.matches)
 
     def _passed(self, queue: QueueOfGroup, next_offset: int) -> None:
         """Nothing that is wanted: the group's progress moves on, in its turn (`addCkMock`)."""
@@ -188,6 +189,9 @@ class PopSelection:
         self.offset_infos.append(pop_receipt.msg_offset_entry(flag, queue.queue_id, offsets))
         if leg.is_retry and not parts.config.pop_response_return_actual_retry_topic:
             chunks = self._as_of_plain_topic(queue, offset, chunks)
+            self.body_bytes += sum(map(len, chunks))
+        else:
+            self.body_bytes += read.size
         self.chunks += chunks
         self.count += len(offsets)
         self.size += read.size
@@ -213,17 +217,18 @@ class PopSelection:
     def _check_point(self, queue: QueueOfGroup, offset: int, offsets: Sequence[int], next_offset: int) -> bool:
         """Write down what is handed out.  False when that is not possible now: then it is not handed out."""
         asked, parts = self.asked, self.parts
+        topic, group, queue_id = queue
         point = PopCheckPoint(
             offset,
             self.pop_ms,
             asked.invisible_time,
             0,
             len(offsets),
-            queue.queue_id,
-            queue.topic,
-            queue.group,
+            queue_id,
+            topic,
+            group,
             0,
-            [number - offset for number in offsets],
+            diffs_of(offsets, offset),
             parts.config.broker_name,
         )
         parts.stats.add_check_point(asked.consumer_group, asked.topic)

@@ -83,7 +83,7 @@ class PopWalk:
         if v2 and config.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
             v2 = False
         retry = None if order else names.pop_retry_topic(topic.topic_name, group.group_name, v2=v2)
-        return self._walk(
+        walk = self._walk(
             topic,
             queue_id,
             retry,
@@ -91,23 +91,24 @@ class PopWalk:
             retry_first=chance < probability,
             descending=config.priority_order_asc,
         )
+        return iter(walk)
 
     def of_peek(self, topic: TopicConfig, group: str, queue_id: int) -> Iterator[Leg]:
         """The queues of a peek."""
         chance = self._env.rng.randrange(CHANCES)
         retry = names.pop_retry_topic(topic.topic_name, group, v2=self._config.enable_retry_topic_v2)
-        return self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0, descending=False)
+        return iter(self._walk(topic, queue_id, retry, chance, retry_first=chance % PEEK_RETRY_EACH == 0, descending=False))
 
     def _walk(
         self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool, descending: bool
-    ) -> Iterator[Leg]:
+    ) -> Sequence[Leg]:
         retries = None if retry is None else self._topics.get(retry)
-        if retries is not None and retry_first:
-            yield Leg(retries.topic_name, self._queues(retries, chance, descending), is_retry=True, last=False)
         queue_ids = self._queues(topic, chance, descending) if queue_id < 0 else (queue_id,)
-        yield Leg(topic.topic_name, queue_ids, is_retry=False, last=False)
-        if retries is not None and not retry_first:
-            yield Leg(retries.topic_name, self._queues(retries, chance, descending), is_retry=True, last=True)
+        plain = Leg(topic.topic_name, queue_ids, is_retry=False, last=False)
+        if retries is None:
+            return (plain,)
+        again = Leg(retries.topic_name, self._queues(retries, chance, descending), is_retry=True, last=not retry_first)
+        return (again, plain) if retry_first else (plain, again)
 
     def _queues(self, topic: TopicConfig, chance: int, descending: bool) -> Sequence[int]:
         count = topic.read_queue_nums
@@ -145,14 +146,19 @@ class PopWalk:
         """How much lies in queues of which a pop that is full takes nothing: the sum of `rest`, from `begin` on.  Raises Cold."""
         progress = self._offsets.queues(group, topic) or {}
         lines = self._lines.of_topic(topic, group)
-        left = 0
-        for queue_id, end in zip(queue_ids, self._store.queue_ends(topic, queue_ids), strict=True):
-            offset = progress.get(queue_id)
-            if offset is None:
-                offset = self.begin(QueueOfGroup(topic, group, queue_id), init_mode, init=True)
-            elif lines and queue_id in lines:
-                offset = max(self._lines.latest(QueueOfGroup(topic, group, queue_id)), offset)
-            left += end - offset
+        ends = self._store.queue_ends(topic, queue_ids)
+        try:
+            left = sum(ends) - sum([progress[queue_id] for queue_id in queue_ids])
+        except KeyError:  # it has no progress in one of them
+            return sum(
+                [
+                    end - self.begin(QueueOfGroup(topic, group, queue_id), init_mode, init=True)
+                    for queue_id, end in zip(queue_ids, ends, strict=True)
+                ]
+            )
+        for queue_id, line in lines.items():
+            if queue_id in queue_ids and (beyond := line[-1].next_offset - progress[queue_id]) > 0:
+                left -= beyond
         return left
 
     def _first(self, topic: str, queue_id: int, init_mode: int) -> int:

@@ -35,7 +35,8 @@ class SlotRule:
         """The same of a message with TIMER_DELIVER_MS and no other time."""
         precision_ms, max_delay_s = self._timer.settings.timer_precision_ms, self._config.timer_max_delay_sec
         try:
-            return self._checked(timers.slot_at(deliver_ms, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s))
+            slot_ms = timers.slot_at(deliver_ms, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s)
+            return slot_ms if self._config.timer_congest_num_each_slot >= _UNLIMITED else self._checked(slot_ms)
         except timers.IllegalTime as why:
             raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, why) from None
 

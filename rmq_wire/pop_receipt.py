@@ -127,10 +127,25 @@ _FORMS: Final = tuple([",".join(["%d"] * count) for count in range(33)])
 """Of as many numbers: a pop has 32."""
 
 
+_HUNDRED: Final = tuple([f"{number:02d}" for number in range(100)])
+
+
 def numbers_text(numbers: Collection[int]) -> str:
     """Joined by commas."""
     count = len(numbers)
+    if isinstance(numbers, range) and count and numbers[0] >= 100 and numbers.step == 1:
+        return _range_text(numbers[0], numbers[-1])
     return _FORMS[count] % (*numbers,) if count < len(_FORMS) else ",".join(map(str, numbers))
+
+
+def _range_text(first: int, last: int) -> str:
+    """Numbers of three digits or more, one behind the other: within a hundred they begin alike."""
+    hundred = first // 100
+    head = str(hundred)
+    if hundred == last // 100:
+        return head + ("," + head).join(_HUNDRED[first % 100 : last % 100 + 1])
+    end = hundred * 100 + 99
+    return f"{_range_text(first, end)},{_range_text(end + 1, last)}"
 
 
 def queue_count_entry(flag: str, queue_id: int, count: int) -> str:

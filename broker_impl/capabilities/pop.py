@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from broker_impl.engine.answers import LATER, Answer, Durable, Later, Refusal, Settled, Unsaved
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
-from broker_impl.filtering import PropertyFilter, characters_to_read
+from broker_impl.filtering import ALL, PropertyFilter, characters_to_read
 from broker_impl.pop_parts import PopParts
 from broker_impl.pop_polling import Polling, PopPolling
 from broker_impl.pop_selection import READ_BYTES_MAX, PopSelection
@@ -74,7 +74,7 @@ class Pop(Capability):
     @answers(PopMessage, stages=True, bulky=True)
     def pop(self, call: Call, asked: PopMessage) -> Answer:
         """Hand messages out.  Refused: 1, 16, 17, 23, 26, 29, 210 with the reference's texts."""
-        if asked.exp:
+        if asked.exp and asked.exp != ALL:
             self.parts.engine.shares.one_selector(characters_to_read(asked.exp, asked.exp_type))
         return self.look(asked, call.detach())
 
@@ -171,9 +171,9 @@ class Pop(Capability):
 
     def _found(self, selection: PopSelection, pending: PendingAnswer) -> Settled | Durable:
         asked = selection.asked
-        if selection.rest > 0:
+        if selection.rest > 0 and self.polling.waits:
             self.polling.notify(asked.topic, asked.consumer_group, asked.queue_id)
-        head = self._head(_FOUND_ORDERED if selection.asked.order else _FOUND, selection, pending, selection.chunks)
+        head = self._head(_FOUND_ORDERED if asked.order else _FOUND, selection, pending, selection.body_bytes)
         pieces: list[Buffer] = [head, *selection.chunks]
         frame: Settled = pieces if len(selection.chunks) <= VIEWS_MAX else b"".join(pieces)
         if not selection.end_offset:
@@ -198,11 +198,9 @@ class Pop(Capability):
     def nothing_head(self, selection: PopSelection, pending: PendingAnswer, code: ResponseCode) -> bytes:
         """209 or 210."""
         table = _NOTHING_ORDERED if selection.asked.order else _NOTHING
-        return self._head(table[code], selection, pending, ())
+        return self._head(table[code], selection, pending, 0)
 
-    def _head(
-        self, template: AnswerTemplate, selection: PopSelection, pending: PendingAnswer, chunks: list[Buffer] | tuple[()]
-    ) -> bytes:
+    def _head(self, template: AnswerTemplate, selection: PopSelection, pending: PendingAnswer, body_size: int) -> bytes:
         values: list[int | str] = [
             selection.pop_ms,
             selection.asked.invisible_time,
@@ -213,7 +211,7 @@ class Pop(Capability):
         ]
         if selection.asked.order:
             values.append(";".join(selection.count_infos))
-        return template.render(pending.form, pending.opaque, *values, body_size=sum(map(len, chunks)))
+        return template.render(pending.form, pending.opaque, *values, body_size=body_size)
 
     # Peeking
 

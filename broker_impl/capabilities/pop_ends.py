@@ -121,7 +121,9 @@ class PopEnds(Capability):
             self._check_place(queue)
             self._check_receipt(receipt)
             low, high = self.parts.store.queue_bounds(queue.topic, queue.queue_id)
-            offsets = [one for one in said.offsets(DISTANCES_MAX) if low <= one <= high]
+            offsets = said.offsets(DISTANCES_MAX)
+            if offsets and not (low <= offsets[0] and offsets[-1] <= high):
+                offsets = [one for one in offsets if low <= one <= high]
         except (BadReceipt, BadBody, Refusal) as no:
             self.parts.env.log.info("an acknowledgement of group %s is left out: %s", group, no)
             return 0
@@ -137,7 +139,7 @@ class PopEnds(Capability):
         topic, _, queue_id = queue
         ack = BatchAckMsg(BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name, offsets)
         self._count_ack(group, topic, len(offsets))
-        if self.parts.buffer.ack(ack, offsets):
+        if self.parts.buffer.has_points and self.parts.buffer.ack(ack, offsets):
             self._returned(ack, receipt, len(offsets))
             return 0
         return self._put_ack(ack, receipt, len(offsets))

@@ -109,6 +109,7 @@ class Timers(Capability):
             return
         self._started = True
         self._engine.on_arrival(self._arrived)
+        self._engine.unhurried.tell = self._timer.tell
         self._look_in(0)
         self._flush_later()
         self._engine.every(CLEAN_MS, self._clean)

@@ -199,8 +199,9 @@ class Commits(NoCommits):
 
     def undo(self, mark: Mark, error: Exception) -> None:
         savepoint, staged_count, after_count = mark
+        if self.grown(mark):
+            self.unhurried.undone()
         self.store.rollback_to(savepoint)
-        self.unhurried.count = 0
         dropped, self.staged[staged_count:] = self.staged[staged_count:], []
         for peer, opaque, form, durable in dropped:
             self.emit(peer, opaque, form, _failed(durable, error, self.env.log))
@@ -221,7 +222,8 @@ class Commits(NoCommits):
                 raise broken
         except Exception as why:
             self.env.log.error("append refused, %d answers become errors: %s", len(self.staged), why)
-            self.unhurried.count, error = 0, why
+            error = why
+            self.unhurried.undone()
         if self.staged:
             staged, self.staged = self.staged, []
             if error is not None:
@@ -257,7 +259,7 @@ class Commits(NoCommits):
         if not waiting:
             self._left, self._behind_since_ms, self._behind_bytes = 0, None, 0
             return ()
-        if self.unhurried.count and self._behind_since_ms is None and self.unhurried.wait(waiting):
+        if self.unhurried.count and self.unhurried.wait(waiting):
             self._left = waiting
             return ()
         units = min(max(waiting - self._left, limits.dispatch_units_min), limits.dispatch_units_max)

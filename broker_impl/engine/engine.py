@@ -28,6 +28,7 @@ from broker_impl.engine.patience import Patience, is_late, late_reply
 from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Router
 from broker_impl.engine.shares import Large, Shares
+from broker_impl.engine.unhurried import Unhurried
 from broker_impl.engine.watch import Watch
 from broker_impl.env import Env
 from rmq_net.log import plain_text
@@ -125,9 +126,10 @@ class Engine:
         """Call `then(None)` once what was staged in this turn is written, `then(error)` when it was undone."""
         self._commits.after_commit(then)
 
-    def unhurried(self, until_ms: int) -> None:
-        """Nobody waits for the unit that was just staged: it may be dispatched with others that come, before this wall time."""
-        self._commits.unhurried.add(until_ms)
+    @property
+    def unhurried(self) -> Unhurried:
+        """What is staged and may be dispatched with others that come."""
+        return self._commits.unhurried
 
     def in_background(self, generator: Generator[Pause | None, None, Any], then: Ended | None = None) -> None:
         """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""

@@ -6,9 +6,13 @@ wait for never waits for them: then all go at once, in the order of the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from broker_impl.engine.loop import Loop
+
+Told = tuple[int, int, str]
+"""Of a message for the timer's topic: its place in the log, the time of its slot, and the topic where it belongs."""
 
 GATHER_MS: Final = 5
 """After the last dispatch of such; the first after a pause goes at once."""
@@ -24,14 +28,24 @@ class Unhurried:
         self._deadlines = loop.deadlines
         self.count = 0
         """How many there are; 0 also where that is not known any more."""
+        self.tell: Callable[[list[Told]], None] = lambda _: None
+        """Hears what was said of those that are dispatched, before they are."""
+        self._told: list[Told] = []
         self._until_ms = 0
         self._dispatched_ms = -GATHER_MS
         self._has_alarm = False
 
-    def add(self, until_ms: int) -> None:
+    def add(self, until_ms: int, told: Told) -> None:
         """One was staged.  It may wait until this wall time."""
-        self._until_ms = min(self._until_ms, until_ms) if self.count else until_ms
+        if not self.count or until_ms < self._until_ms:
+            self._until_ms = until_ms
         self.count += 1
+        self._told.append(told)
+
+    def undone(self) -> None:
+        """Something that was staged is not, perhaps one of these: of none it is known what it is."""
+        self.count = 0
+        self._told.clear()
 
     def wait(self, waiting: int) -> bool:
         """All that is `waiting` may wait now; else nothing does any more."""
@@ -40,6 +54,8 @@ class Unhurried:
         if waiting != self.count or waiting >= GATHER_MAX or env.wall_ms >= self._until_ms or env.mono_ms >= due_ms:
             self._dispatched_ms = env.mono_ms
             self.count = 0
+            told, self._told = self._told, []
+            self.tell(told)
             return False
         if not self._has_alarm:
             self._has_alarm = True

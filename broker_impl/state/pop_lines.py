@@ -12,12 +12,13 @@ Java: `PopBufferMergeService` (commitOffsets, getLatestOffset, clearOffsetQueue)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Set
+from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
 
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 
 ABSENT: Final = -1
+_NONE: Final[Mapping[int, deque[Stretch]]] = {}
 COMMITTER: Final = "PopBufferMergeService"
 """Who the log says has committed."""
 
@@ -36,11 +37,13 @@ class Stretch:
     `settled`: its check point is written, or nothing of it needs one.  `end_offset`: up to where in the log it rests on records.
     """
 
-    __slots__ = ("end_offset", "next_offset", "place", "settled")
+    __slots__ = ("end_offset", "line", "next_offset", "place", "settled")
 
-    def __init__(self, place: QueueOfGroup, next_offset: int) -> None:
+    def __init__(self, place: QueueOfGroup, next_offset: int, line: deque[Stretch]) -> None:
         self.place = place
         self.next_offset = next_offset
+        self.line = line
+        """It, and those before and behind it; empty when that was cleared."""
         self.end_offset = 0
         self.settled = False
 
@@ -64,9 +67,9 @@ class PopLines:
         """Queues with open stretches."""
         return sum(map(len, self._lines.values()))
 
-    def of_topic(self, topic: str, group: str) -> Collection[int]:
-        """Queues that have one."""
-        return self._lines.get((topic, group), ())
+    def of_topic(self, topic: str, group: str) -> Mapping[int, deque[Stretch]]:
+        """By queue, of those that have one."""
+        return self._lines.get((topic, group), _NONE)
 
     def _line(self, place: QueueOfGroup) -> deque[Stretch] | None:
         lines = self._lines.get(place[:2])
@@ -74,8 +77,12 @@ class PopLines:
 
     def _drop(self, place: QueueOfGroup) -> None:
         lines = self._lines.get(place[:2])
-        if lines is not None and lines.pop(place[2], None) is not None and not lines:
-            del self._lines[place[:2]]
+        if lines is not None:
+            line = lines.pop(place[2], None)
+            if line is not None:
+                line.clear()
+                if not lines:
+                    del self._lines[place[:2]]
 
     def latest(self, place: QueueOfGroup) -> int:
         """Where the last open stretch ends; `ABSENT` where there is none (`getLatestOffset`)."""
@@ -89,39 +96,42 @@ class PopLines:
 
     def open(self, place: QueueOfGroup, next_offset: int) -> Stretch:
         """A pop hands out up to here."""
-        stretch = Stretch(place, next_offset)
-        lines = self._lines.get(place[:2])
+        topic, group, queue_id = place
+        lines = self._lines.get((topic, group))
         if lines is None:
-            lines = self._lines[place[:2]] = {}
-        line = lines.get(place[2])
+            lines = self._lines[topic, group] = {}
+        line = lines.get(queue_id)
         if line is None:
-            lines[place[2]] = deque((stretch,))
-        else:
-            line.append(stretch)
+            line = lines[queue_id] = deque()
+        stretch = Stretch(place, next_offset, line)
+        line.append(stretch)
         return stretch
 
     def settle(self, stretch: Stretch) -> None:
         """It counts as soon as all before it do.  One whose line was cleared meanwhile counts no more."""
         stretch.settled = True
-        place = stretch.place
-        line = self._line(place)
+        place, line = stretch.place, stretch.line
         if not line or not line[0].settled:
             return
         offset, end_offset = ABSENT, 0
         while line and line[0].settled:
             first = line.popleft()
-            offset, end_offset = first.next_offset, max(end_offset, first.end_offset)
+            offset = first.next_offset
+            if first.end_offset > end_offset:
+                end_offset = first.end_offset
         if not line:
             self._drop(place)
-        if self._offsets.has_reset(place.group, place.topic, place.queue_id):
+        topic, group, queue_id = place
+        offsets = self._offsets
+        if offsets.has_resets and offsets.has_reset(group, topic, queue_id):
             return  # the group starts anew there; what was in flight says nothing about it
-        if offset > self._offsets.query(place.group, place.topic, place.queue_id):
-            self._offsets.commit_resting(place.group, place.topic, place.queue_id, offset, end_offset, COMMITTER)
+        if offset > offsets.query(group, topic, queue_id):
+            offsets.commit_resting(group, topic, queue_id, offset, end_offset, COMMITTER)
 
     def undo(self, stretch: Stretch) -> None:
         """Nothing was handed out after all."""
-        line = self._line(stretch.place)
-        if line and stretch in line:
+        line = stretch.line
+        if stretch in line:
             line.remove(stretch)
             if not line:
                 self._drop(stretch.place)
@@ -155,6 +165,7 @@ class PopLines:
     def forget(self, topics: Set[str], groups: Set[str]) -> None:
         """These were deleted: one look at every queue, 0.1 µs each."""
         for pair in [one for one in self._lines if one[0] in topics or one[1] in groups]:
-            del self._lines[pair]
+            for line in self._lines.pop(pair).values():
+                line.clear()
         for place in [one for one in self._in_flight if one.topic in topics or one.group in groups]:
             del self._in_flight[place]

@@ -46,14 +46,18 @@ class SafeProgress:
     def add(self, key: str, queue_id: int, old: int, offset: int, end_offset: int) -> None:
         """Progress goes from `old` to `offset`, and rests on the log up to `end_offset`."""
         flushed = self._flushed()
-        steps = self._rows.get(key, {}).get(queue_id)
+        row = self._rows.get(key)
+        steps = None if row is None else row.get(queue_id)
         if steps is None:
             if end_offset <= flushed:
                 return
             steps = self._rows.setdefault(key, {})[queue_id] = _Steps(old)
-        last = steps.coming[-1][0] if steps.coming else 0
-        steps.coming.append((max(end_offset, last), offset))
-        steps.settle(flushed)
+        coming = steps.coming
+        if coming and coming[-1][0] > end_offset:
+            end_offset = coming[-1][0]
+        coming.append((end_offset, offset))
+        if coming[0][0] <= flushed:
+            steps.settle(flushed)
 
     def drop(self, key: str, queue_id: int) -> bool:
         """Progress is set to what rests on nothing.  Says whether anything was not safe."""

@@ -130,7 +130,7 @@ def _window(notes: deque[Note]) -> Snapshot:
 
 
 class _Slot:
-    """What was added to one queue, or by one group to one queue, and is not in the counters yet."""
+    """What was added to one queue, or by one group to one queue or topic, and is not in the counters yet."""
 
     __slots__ = ("calls", "count", "nums", "size_bytes", "sizes", "totals")
 
@@ -166,6 +166,7 @@ class Stats:
         self._tables: dict[str, dict[str, StatsItem]] = {name: {} for name in KEPT_NAMES}
         self._puts: dict[tuple[str, int], _Slot] = {}
         self._gets: dict[tuple[str, str, int], _Slot] = {}
+        self._pops: dict[tuple[str, str, str], _Slot] = {}
         self._unfolded: list[_Slot] = []
         self.put_yesterday_morning = self.put_today_morning = 0
         self.get_yesterday_morning = self.get_today_morning = 0
@@ -198,17 +199,23 @@ class Stats:
 
     def add_ack(self, group: str, topic: str, count: int) -> None:
         """A group has so many messages of a topic acknowledged in one record, or changed when one comes again."""
-        self._add_pop(GROUP_ACK_NUMS, BROKER_ACK_NUMS, f"{topic}@{group}", count)
+        self._add_pop(GROUP_ACK_NUMS, BROKER_ACK_NUMS, group, topic, count)
 
     def add_check_point(self, group: str, topic: str) -> None:
         """A group popped from a queue of a topic, or changed when a message comes again."""
-        self._add_pop(GROUP_CK_NUMS, BROKER_CK_NUMS, f"{topic}@{group}", 1)
+        self._add_pop(GROUP_CK_NUMS, BROKER_CK_NUMS, group, topic, 1)
 
-    def _add_pop(self, name: str, total: str, key: str, count: int) -> None:
-        item = self._item(name, key)
-        item.value += count
-        item.times += 1
-        self._item(total, self._config.broker_cluster_name).value += count
+    def _add_pop(self, name: str, total: str, group: str, topic: str, count: int) -> None:
+        slot = self._pops.get((name, group, topic))
+        if slot is None:
+            if len(self._pops) >= ITEMS_MAX:
+                self._drop_slots()
+            totals = (self._item(total, self._config.broker_cluster_name),)
+            slot = self._pops[name, group, topic] = _Slot((self._item(name, f"{topic}@{group}"),), (), totals)
+        if not slot.calls:
+            self._unfolded.append(slot)
+        slot.calls += 1
+        slot.count += count
 
     # -- asking
 
@@ -318,6 +325,7 @@ class Stats:
         self._fold()
         self._puts.clear()
         self._gets.clear()
+        self._pops.clear()
 
     def _put_slot(self, topic: str, queue_id: int) -> _Slot:
         if len(self._puts) >= ITEMS_MAX:

@@ -12,8 +12,7 @@ was in the topic at the start enters every slot that is not read, where Java del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rmq_store.disk.config_files import load_config
@@ -24,6 +23,7 @@ from rmq_store.log.draft import Draft
 from rmq_store.read.reading import Reading
 from rmq_store.timer.check import Check, CheckFile
 from rmq_store.timer.entering import pack_entries
+from rmq_store.timer.leaving import leaving, queue_of, text_of, timers_own
 from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
 from rmq_store.timer.recovery import recover
@@ -34,12 +34,13 @@ from rmq_store.timer.wheel import EMPTY, TimerWheel
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.implied import timers
-from rmq_wire.implied.real_place import real_queue
 from rmq_wire.implied.timers import DELETES, NEVER_IN_WHEEL_MS, ROLLS, NoTimer
 from rmq_wire.property_shapes import Shapes
 
 SLOTS_PER_STEP: Final = 4_096
 """Empty slots that one step passes."""
+TOLD_MAX: Final = 4_096
+"""Of more messages on their way nothing is remembered: 0.2 KiB each."""
 
 Deliver = Callable[[Draft, bool], int]
 """Stage the copy of a message, which goes into its own topic or (True) into the timer's once more.
@@ -98,11 +99,13 @@ class Timer:
         self._ahead: set[int] = set()
         """Queue offsets of messages that were delivered, behind one that could not enter the wheel yet."""
         self._slot: SlotReading | None = None
+        self._told: dict[int, tuple[int, str]] = {}
+        """Of messages on their way, by their places: the time of the slot, and the topic.  It is what their properties say."""
         marks = frozenset({prop.TIMER_DEL_UNIQKEY})
         self._waiting = Shapes(
             lambda text: properties.encode_java(properties.decode(text)), marks, (prop.TIMER_OUT_MS, prop.REAL_TOPIC)
         )
-        self._leaving = Readdressing(_leaving, marks, _queue_of, added=2)
+        self._leaving = Readdressing(leaving, marks, queue_of, added=2)
         self._sees(wall_ms)
 
     def _sees(self, wall_ms: int) -> None:
@@ -139,6 +142,12 @@ class Timer:
     def gathers(self, end: int) -> None:
         """What came up to there, short of a step's fill, enters with a later step: as if it were now, before any slot is read."""
         self._caught_up_at = max(self._caught_up_at, end)
+
+    def tell(self, told: Sequence[tuple[int, int, str]]) -> None:
+        """Who has stored such messages says what they are (place, time of the slot, topic): they need not be read."""
+        if len(self._told) > TOLD_MAX:
+            self._told.clear()
+        self._told.update([(at, (slot_ms, topic)) for at, slot_ms, topic in told])
 
     # --- steps
 
@@ -200,15 +209,21 @@ class Timer:
         offset = max(self.queue_offset, lowest)
         while offset < highest and not step.is_half_full:
             rows = self._store.queue_units(names.WHEEL_TIMER_TOPIC, 0, offset, ENTRIES_PER_STEP)
-            ahead = self._ahead
-            places = [(at, size) for number, (at, size, _) in enumerate(rows, offset) if number not in ahead]
+            ahead, told = self._ahead, self._told
+            places = [(at, size) for number, (at, size, _) in enumerate(rows, offset) if number not in ahead and at not in told]
             drafts = self._store.copies(names.WHEEL_TIMER_TOPIC, places)
             for physical_offset, size, _ in rows:
                 if step.is_half_full:
                     return
                 try:
-                    if offset not in ahead:
+                    said = told.pop(physical_offset, None) if told else None
+                    if offset in ahead:
+                        pass
+                    elif said is None:
                         self._enqueue_one(step, offset, physical_offset, size, next(drafts), wall_ms, deliver)
+                    elif not self._enqueue_told(step, offset, physical_offset, size, said):
+                        [read] = self._store.copies(names.WHEEL_TIMER_TOPIC, ((physical_offset, size),))
+                        self._enqueue_one(step, offset, physical_offset, size, read, wall_ms, deliver)
                 except NoTimer as why:
                     self._report(f"offset {offset} of the timer's queue is passed over: {why}")
                 offset += 1
@@ -225,7 +240,7 @@ class Timer:
         wall_ms: int,
         deliver: Deliver,
     ) -> None:
-        draft = _timers_own(step, read, size)
+        draft = timers_own(step, read, size)
         found = self._waiting.rewrite(draft.properties.decode("utf-8", "replace"))
         if found is not None:
             (_, due_text, topic), is_mark = found, False
@@ -234,8 +249,7 @@ class Timer:
             due_text, topic = values.get(prop.TIMER_OUT_MS, ""), values.get(prop.REAL_TOPIC)
             is_mark = prop.TIMER_DEL_UNIQKEY in values
         due_ms = timers.due_said(due_text)
-        is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
-        if due_ms < (self._unread_ms if is_late else self.write_ms):
+        if due_ms < self._open_from(queue_offset, physical_offset):
             if is_mark:
                 return
             values = values_of(draft)
@@ -244,14 +258,32 @@ class Timer:
             step.end_offset = deliver(draft, False) or step.end_offset
             step.direct.append(queue_offset)
             return
+        self._enter(step, queue_offset, physical_offset, size, due_ms, topic, DELETES if is_mark else 0)
+
+    def _enqueue_told(self, step: Step, queue_offset: int, physical_offset: int, size: int, said: tuple[int, str]) -> bool:
+        """The same of a message that was told.  False when it has to be read, for its slot is over."""
+        due_ms, topic = said
+        if due_ms < self._open_from(queue_offset, physical_offset):
+            return False
+        step.looked += 1
+        step.bytes += size
+        self._enter(step, queue_offset, physical_offset, size, due_ms, topic, 0)
+        return True
+
+    def _open_from(self, queue_offset: int, physical_offset: int) -> int:
+        """Slots from here on take a message of this place."""
+        is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
+        return self._unread_ms if is_late else self.write_ms
+
+    def _enter(
+        self, step: Step, queue_offset: int, physical_offset: int, size: int, due_ms: int, topic: str | None, marks: int
+    ) -> None:
         slot_ms, magic = timers.step(
             due_ms, self.write_ms, window_slots=self._window_slots, precision_ms=self.settings.timer_precision_ms
         )
-        if is_mark:
-            magic |= DELETES
         if slot_ms < self.write_ms:
             step.has_late = True
-        step.entries.append(Entry(queue_offset, slot_ms, magic, physical_offset, size, topic or None))
+        step.entries.append(Entry(queue_offset, slot_ms, magic | marks, physical_offset, size, topic or None))
 
     def _write(self, entries: list[Entry], wall_ms: int) -> None:
         """Append units to the timer's log and link them to their slots; one write for all in one file."""
@@ -266,12 +298,10 @@ class Timer:
             packed, slots = pack_entries(some, begin, wheel, self.write_ms)
             log.append(begin, packed)
             for slot in slots:
+                if slot.tick >= tick_now:
+                    self.waiting += slot.messages - wheel.get(slot.tick).messages
                 wheel.put(slot)
-            changes = [(entry.topic, -1 if entry.magic & DELETES else 1) for entry in some]
-            self.metrics.add_all(changes, wall_ms)
-            for entry, (_, value) in zip(some, changes, strict=True):
-                if wheel.tick(entry.slot_ms) >= tick_now:
-                    self.waiting += value
+            self.metrics.add_all([(entry.topic, -1 if entry.magic & DELETES else 1) for entry in some], wall_ms)
             done += len(some)
             self.queue_offset = some[-1].queue_offset + 1
             self.is_used = True
@@ -311,7 +341,7 @@ class Timer:
         """A mark: the message of its key is not delivered.  Raises Cold, OSError."""
         try:
             place = slot.marks[-1], slot.mark_sizes[-1]
-            values = values_of(_timers_own(step, next(self._store.copies(names.WHEEL_TIMER_TOPIC, (place,))), place[1]))
+            values = values_of(timers_own(step, next(self._store.copies(names.WHEEL_TIMER_TOPIC, (place,))), place[1]))
             slot.deleted.add(values.get(prop.TIMER_DEL_UNIQKEY, ""))
             self.metrics.add(values.get(prop.REAL_TOPIC), 1, self.write_ms)
         except NoTimer as why:
@@ -325,8 +355,8 @@ class Timer:
         magic = slot.magics[number]
         rolls = magic & ROLLS != 0
         try:
-            draft = _timers_own(step, read, slot.sizes[number])
-            if not rolls and self._leaving.by_shape(draft, (_text(slot.write_ms[number]), _text(wall_ms))):
+            draft = timers_own(step, read, slot.sizes[number])
+            if not rolls and self._leaving.by_shape(draft, (text_of(slot.write_ms[number]), text_of(wall_ms))):
                 topic: str | None = draft.topic or None
                 if slot.deleted and topic is not None and self._delete_key(topic, draft.keys[0]) in slot.deleted:
                     step.metrics.append((topic, -1))
@@ -365,31 +395,3 @@ class Timer:
 
     def _delete_key(self, topic: str, key: str) -> str:
         return timers.delete_key(topic, key, with_topic=self.settings.append_topic_for_timer_delete_key)
-
-
-def _timers_own(step: Step, draft: Draft | None, size: int) -> Draft:
-    """What was read, if it is a message of the timer's topic.  Raises NoTimer."""
-    step.looked += 1
-    if draft is None:
-        raise NoTimer("its message is not in the log")
-    step.bytes += size
-    if draft.topic != names.WHEEL_TIMER_TOPIC:
-        raise NoTimer("its message is of another topic")
-    return draft
-
-
-_text: Final = lru_cache(maxsize=64)(str)
-"""Of a time: most messages of a slot entered it together, and leave it together."""
-
-
-def _queue_of(_topic: str, text: str) -> int:
-    """-1 where the message says none: it counts all the same, and may have been recalled."""
-    queue_id = real_queue(text)
-    return -1 if queue_id is None else queue_id
-
-
-def _leaving(text: str, enqueue_ms: str, dequeue_ms: str) -> bytes:
-    """The properties of a message that leaves the wheel for its topic (`timers.note_dequeue`)."""
-    return properties.encode_java(
-        {**properties.decode(text), prop.TIMER_ENQUEUE_MS: enqueue_ms, prop.TIMER_DEQUEUE_MS: dequeue_ms}
-    )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
@@ -89,7 +89,7 @@ def reader_of(hint: Any) -> _Reader:
     if origin in (UnionType, Union):
         [kind] = [part for part in inner if part is not type(None)]
         return _optional(reader_of(kind))
-    if origin is list:
+    if origin in (list, Sequence):
         return _list(inner[0])
     if origin is dict:
         return _table(inner[0], _held(inner[1]))

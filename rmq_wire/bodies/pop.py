@@ -11,10 +11,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
+import msgspec
 from msgspec import field
 
 from rmq_wire import fastjson
@@ -74,7 +75,16 @@ _FIRST_TEXTS: Final = tuple(map(numbers_text, _FIRST))
 def _diffs_text(diffs: list[int]) -> str:
     """Most pops hand out what lies one behind another."""
     count = len(diffs)
-    return _FIRST_TEXTS[count] if count <= MESSAGES_MAX and diffs == _FIRST[count] else numbers_text(diffs)
+    if count <= MESSAGES_MAX and (diffs is (first := _FIRST[count]) or diffs == first):
+        return _FIRST_TEXTS[count]
+    return numbers_text(diffs)
+
+
+def diffs_of(offsets: Sequence[int], start: int) -> list[int]:
+    """`diffs` of a check point for the messages at these queue offsets.  Nobody may change the list."""
+    if isinstance(offsets, range) and offsets.start == start and offsets.step == 1 and len(offsets) <= MESSAGES_MAX:
+        return _FIRST[len(offsets)]
+    return [offset - start for offset in offsets]
 
 
 class PopCheckPoint(Body, kw_only=False, rename=None):
@@ -182,8 +192,12 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
             return 127
 
 
-class _LongNames(Body):
-    """A body whose members have a second name each."""
+_DECODERS: Final[dict[type[Body], Callable[[bytes | bytearray | memoryview], Any]]] = {}
+"""Of those with long names."""
+
+
+class _LongNames(Body, forbid_unknown_fields=True):
+    """A body whose members have a second name each: what is typed with the first ones alone is read at once."""
 
     long_names: ClassVar[Mapping[str, str]] = {}
     long_form: ClassVar[re.Pattern[bytes]] = re.compile(rb"(?!)")
@@ -191,6 +205,14 @@ class _LongNames(Body):
     @classmethod
     def read(cls, body: bytes | bytearray | memoryview) -> Self:
         """As `Body.read`, by either name."""
+        decode = _DECODERS.get(cls)
+        if decode is None:
+            decode = _DECODERS[cls] = msgspec.json.Decoder(cls).decode
+        try:
+            found: Self = decode(body)
+            return found
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
         text = bytes(body)
         if cls.long_form.search(text) is None:
             return super().read(text)
@@ -247,7 +269,7 @@ class AckMsg(_LongNames, kw_only=False, rename=None):
 class BatchAckMsg(AckMsg, kw_only=False, rename=None):
     """The same of several messages of one pop: `ack_offset` is -1."""
 
-    offsets: list[I64] = field(name="aol", default_factory=list)
+    offsets: Sequence[I64] = field(name="aol", default_factory=list)
 
     def encode(self) -> bytes:
         """As the record's body."""
@@ -283,9 +305,13 @@ class BatchAck(_LongNames, rename=None):
     invisible_time: I64 = field(name="it", default=0)
     bits: str | None = field(name="b", default=None)
 
-    def offsets(self, distances_max: int) -> list[int]:
-        """The queue offsets of the messages; bits beyond so many are none.  Raises `BadBody`."""
-        return [self.start_offset + at for at in read_bits(self.bits, distances_max)]
+    def offsets(self, distances_max: int) -> Sequence[int]:
+        """The queue offsets of the messages, in order; bits beyond so many are none.  Raises `BadBody`."""
+        bits, start = _bits(self.bits, distances_max) if self.bits else (), self.start_offset
+        count = len(bits)
+        if count and bits[-1] - bits[0] == count - 1:
+            return range(start + bits[0], start + bits[-1] + 1)
+        return [start + at for at in bits]
 
 
 class BatchAckMessageRequestBody(_LongNames):

@@ -11,7 +11,7 @@ Sources: `PopAckConstants`, `KeyBuilder`, `PopMessageProcessor` (buildCkMsg, gen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -101,7 +101,7 @@ def read_record(tag: str, body: bytes | bytearray | memoryview) -> PopCheckPoint
     return record
 
 
-def acked_offsets(record: AckMsg) -> list[int]:
+def acked_offsets(record: AckMsg) -> Sequence[int]:
     """The queue offsets of the messages that a record acknowledges."""
     return record.offsets if isinstance(record, BatchAckMsg) else [record.ack_offset]
 
@@ -170,13 +170,9 @@ def record_tags_code(tag: str) -> int:
     return tags_code(tag)
 
 
-def record_index_keys(tag: str, unique_key: str) -> tuple[str, str]:
-    """Under which texts a record is indexed (`rmq_wire.implied.index_keys`)."""
-    return unique_key, _TAGS_KEYS[tag]
-
-
-_TAGS_KEYS: Final = {tag: tags_key(tag) for tag in (CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG)}
-RECORD_CODES: Final = frozenset({tags_code(CHECK_POINT_TAG), tags_code(ACK_TAG), tags_code(BATCH_ACK_TAG)})
+RECORD_INDEX: Final = {tag: (tags_code(tag), tags_key(tag)) for tag in (CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG)}
+"""By tag, the code of the queue entry of a record, and the text under which it is indexed beside its unique key."""
+RECORD_CODES: Final = frozenset([code for code, _ in RECORD_INDEX.values()])
 """Of all records."""
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_impl.timer_gathering import GATHER_MAX, GATHER_MS
 from rmq_store.timer.machine import Timer
 from tests.support.engine import Harness
-from tests.support.popping import ack, take
+from tests.support.popping import ack, pop, take
 from tests.support.requests import pairs, send
 
 
@@ -116,3 +117,65 @@ def test_those_whose_slot_ended_long_ago_go_through_it(broker: Harness, days: in
     revive = [unit for queue_id in range(8) for unit in broker.stored("rmq_sys_REVIVE_LOG_DefaultCluster", queue_id)]
     assert len(revive) == 2 * len(several)
     assert not broker.stored("%RETRY%G_T")
+
+
+def popped_for_a_while(root: Path) -> Harness:
+    """Pops, acknowledgements and messages of others, while a clock goes on."""
+    broker = Harness(root).begun()
+    client = broker.connect()
+    for number in range(GATHER_MAX):
+        client.ask(send(queue_id=0), b"m%d" % number)
+    for number in range(GATHER_MAX):
+        several = take(client, count=1, invisible_time=1_000 * (1 + number % 5))
+        if number % 3:
+            ack(client, *several)
+        if number % 7 == 0:
+            client.ask(send(properties=pairs(UNIQ_KEY=f"{number:032}", TIMER_DELAY_SEC=str(1 + number % 3))), b"later")
+        broker.driver.advance(number % 4 * 40)
+    return broker
+
+
+def test_what_is_known_of_records_is_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of the timer's log are the same byte for byte, whether records are read or not."""
+    reads: list[int] = []
+    real = Timer._enqueue_one
+
+    def read_one(self: Timer, *given: Any) -> None:
+        reads.append(1)
+        real(self, *given)
+
+    monkeypatch.setattr(Timer, "_enqueue_one", read_one)
+    found, read = [], []
+    for name in ("told", "read"):
+        with monkeypatch.context() as patch:
+            if name == "read":
+                patch.setattr(Timer, "tell", lambda self, told: None)
+            broker = popped_for_a_while(tmp_path / name)
+            timer = timer_of(broker)
+            assert not timer._told
+            found.append([unit for _, unit in timer.log.scan(0)])
+            read.append(len(reads))
+            found.append([broker.stored("rmq_sys_REVIVE_LOG_DefaultCluster", queue_id) for queue_id in range(8)])
+            reads.clear()
+    assert found[:2] == found[2:]
+    others = len(range(0, GATHER_MAX, 7))
+    assert (read[0], read[1]) == (others, len(found[0]))
+    assert len(found[0]) > GATHER_MAX
+
+
+def test_what_was_told_of_records_that_are_undone_counts_not(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check point is staged, and the request fails; then a message of another kind lies in its place."""
+    client = broker.connect()
+    take(client, count=1)
+    broker.driver.run()
+
+    def fails(*_: Any) -> None:
+        raise ValueError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker_impl.capabilities.pop.Pop._found", fails)
+        assert client.ask(pop(count=1)).code == 1
+    engine = broker.node.engine
+    assert (engine.unhurried.count, engine.unhurried._told) == (0, [])
+    take(client, count=1)
+    assert len(engine.unhurried._told) == 1
