@@ -11,7 +11,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Refusal
 from broker_impl.engine.peer import Peer
 from broker_impl.env import Env
-from broker_impl.filtering import EVERYTHING, Unreadable, Wanted, is_tag_type, parse
+from broker_impl.filtering import ALL, EVERYTHING, Unreadable, Wanted, is_tag_type, parse
 from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
@@ -46,7 +46,8 @@ class PopRules:
         self, peer: Peer, topic_name: str, queue_id: int, group_name: str, doing: str = "peeking"
     ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
         """Of any of these requests: broker, topic, queue, group.  Raises `Refusal`."""
-        self.check_broker(doing)
+        if not self._config.broker_permission & sys_flag.PERM_READ:
+            self.check_broker(doing)
         topic = self._topics.get(topic_name)
         if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please! {FAQ}")
@@ -76,7 +77,8 @@ class PopRules:
         config, address = self._config, self._config.broker_ip1
         if asked.born_time and self._env.wall_ms - asked.born_time - asked.poll_time > LATE_MS:
             raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{address}] pop message is timeout too much")
-        self.check_broker("pop")
+        if not config.broker_permission & sys_flag.PERM_READ:
+            self.check_broker("pop")
         if asked.max_msg_nums > MESSAGES_MAX:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER, f"the broker[{address}] pop message's num is greater than {MESSAGES_MAX}"
@@ -128,7 +130,7 @@ class PopRules:
     @staticmethod
     def parse(expression: str | None, expression_type: str | None) -> Wanted:
         """An expression that comes with a pop, or a wait for one.  Raises `Refusal`, also for a selector that is none."""
-        if not expression:
+        if not expression or (expression == ALL and (not expression_type or expression_type == TAG)):
             return EVERYTHING
         try:
             wanted = parse(expression, expression_type)

@@ -68,10 +68,6 @@ class PopSelection:
         """Where a new group begins in one of them is not in memory."""
         self._locked: QueueOfGroup | None = None
 
-    @property
-    def is_full(self) -> bool:
-        return self.count >= self.asked.max_msg_nums or self.size >= FULL_BYTES
-
     def run(self) -> None:
         """Take what there is.  Raises `Cold` while there is nothing yet: call it again when that is read, or `give_up`."""
         self._unlock()
@@ -138,7 +134,7 @@ class PopSelection:
             if orders.is_blocked(asked.attempt_id, *queue, asked.invisible_time) or not orders.has_room(*queue):
                 return
             lines.forget_in_flight(queue)
-        if self.is_full:
+        if self.count >= asked.max_msg_nums or self.size >= FULL_BYTES:
             self.rest += walk.rest(queue, offset)
             return
         read = self._read(queue, offset)

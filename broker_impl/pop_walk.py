@@ -126,7 +126,8 @@ class PopWalk:
             offset = self._first(topic, queue_id, init_mode)
             if init:
                 self._offsets.commit(group, topic, queue_id, offset, "getPopOffset")
-        return max(self._lines.latest(place), offset)
+        latest = self._lines.latest(place)
+        return latest if latest > offset else offset
 
     def take_reset(self, place: QueueOfGroup) -> int | None:
         """An operator has set the group's progress: it starts anew there (`resetPopOffset`).  Told once."""

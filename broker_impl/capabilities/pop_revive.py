@@ -26,15 +26,13 @@ from broker_impl.state.revive_queue import ReviveQueue
 from rmq_net.log import plain_text
 from rmq_store.errors import Cold, StoreError
 from rmq_store.results import Read
-from rmq_wire import property_names as prop
 from rmq_wire import sys_flag
 from rmq_wire.bodies.pop import PopCheckPoint
 from rmq_wire.errors import BadBody
 from rmq_wire.implied import pop as rules
 from rmq_wire.implied.pop import Pop
-from rmq_wire.java import parse_long
 from rmq_wire.message import StoredMessage, read_unit
-from rmq_wire.properties import decode, find
+from rmq_wire.properties import decode
 
 RECORDS_PER_SLICE: Final = 32
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -46,8 +44,6 @@ IDLE_MS: Final = 3_000
 """Nothing has come for so long: the clock says what is due."""
 RETRY_PERM: Final = sys_flag.PERM_READ | sys_flag.PERM_WRITE
 RETRY_QUEUES: Final = 1
-_TAGS: Final = prop.TAGS.encode()
-_DELIVER_MS: Final = prop.TIMER_DELIVER_MS.encode()
 Steps = Generator[Pause | None, None, None]
 
 
@@ -223,10 +219,9 @@ class PopRevive(Capability):
         queue.moved(read.next_offset)
 
     def _take(self, queue: ReviveQueue, unit: StoredMessage, now_ms: int) -> None:
-        tag = find(unit.properties, _TAGS)
-        deliver_ms = find(unit.properties, _DELIVER_MS)
+        tag, due_ms = rules.tag_and_time(unit.properties)
         try:
-            record = rules.read_record(tag.decode("utf-8", "replace") if tag else "", unit.body)
+            record = rules.read_record(tag, unit.body)
             if record is not None:
                 queue.take(record, unit.queue_offset)
         except BadBody as wrong:
@@ -234,7 +229,6 @@ class PopRevive(Capability):
                 "revive queue %d: record %d is passed over: %s", queue.queue_id, unit.queue_offset, plain_text(wrong)
             )
             return
-        due_ms = parse_long(deliver_ms.decode("ascii", "replace")) if deliver_ms else None
         if due_ms is not None and unit.born_timestamp < due_ms:  # else the timer has not seen it: what is due before may follow
             queue.saw(due_ms, now_ms)
 

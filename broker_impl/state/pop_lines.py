@@ -49,7 +49,8 @@ class Stretch:
 
     def rests_on(self, end_offset: int) -> None:
         """A record that it needs ends there."""
-        self.end_offset = max(self.end_offset, end_offset)
+        if end_offset > self.end_offset:
+            self.end_offset = end_offset
 
 
 class PopLines:
@@ -86,7 +87,9 @@ class PopLines:
 
     def latest(self, place: QueueOfGroup) -> int:
         """Where the last open stretch ends; `ABSENT` where there is none (`getLatestOffset`)."""
-        line = self._line(place)
+        topic, group, queue_id = place
+        lines = self._lines.get((topic, group))
+        line = None if lines is None else lines.get(queue_id)
         return line[-1].next_offset if line else ABSENT
 
     def length(self, place: QueueOfGroup) -> int:

@@ -103,7 +103,7 @@ class ReviveQueue:
             if self._ahead == _NOT_AHEAD:
                 self._take_point(pop, places, record, offset)
             return
-        acked = frozenset(acked_offsets(record))
+        acked = acked_offsets(record)
         for place in places:
             point = self._open[place]
             point.end(acked)

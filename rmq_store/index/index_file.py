@@ -17,9 +17,10 @@ from typing import Final
 from rmq_store.disk.disk import File, write_all
 from rmq_store.disk.segments import OpenFiles
 from rmq_store.errors import Cold
-from rmq_store.index.key_hashes import SUFFIX, WORD, KeyHashes
+from rmq_store.index.key_hashes import WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmq_store.log.staging import Staged
+from rmq_store.queues.key_heads import SUFFIX
 from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
 from rmq_wire.layout.index import Geometry
 
@@ -174,7 +175,7 @@ class IndexFile:
                 try:
                     key_hash = heads[key[:-SUFFIX]] + tails[key[-SUFFIX:]] & WORD
                 except KeyError:
-                    key_hash = hashes.add(staged.queue, key) & WORD
+                    key_hash = hashes.of(staged.queue, key)
                 if key_hash > HASH_MAX:
                     key_hash = -key_hash & HASH_MAX
                 slot = key_hash % slot_num

@@ -14,6 +14,7 @@ from rmq_store.disk.disk import write_all
 from rmq_store.disk.segments import Segments, note_dirty
 from rmq_store.layouts import BATCH_UNIT
 from rmq_store.queues.consume_queue import ConsumeQueue, Entering
+from rmq_store.queues.key_heads import KeyHeads
 from rmq_store.results import Boundary
 
 UNIT_BYTES: Final = BATCH_UNIT.size
@@ -53,7 +54,7 @@ class BatchConsumeQueue(ConsumeQueue):
     unit_bytes = UNIT_BYTES
     unit_fields = len(Unit._fields)
 
-    def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: dict[str, int]) -> None:
+    def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: KeyHeads) -> None:
         super().__init__(topic, queue_id, segments, hash_heads)
         self.end_place = 0
         """where the next unit goes"""

@@ -15,7 +15,7 @@ from rmq_store.disk.disk import File, write_all
 from rmq_store.disk.segments import Segments, note_dirty
 from rmq_store.errors import Cold, StoreError
 from rmq_store.layouts import MAGIC_V1, MAGIC_V2, QUEUE_UNIT, QUEUE_UNITS, TOPIC_LENGTH_V1, TOPIC_LENGTH_V2
-from rmq_wire.java import string_hash
+from rmq_store.queues.key_heads import KeyHeads
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.message import TOPIC_V1_BYTES_MAX
 
@@ -46,7 +46,6 @@ class ConsumeQueue:
     __slots__ = (
         "end_physical",
         "hash_heads",
-        "hash_prefix",
         "is_deleted",
         "magic",
         "max_offset",
@@ -68,7 +67,7 @@ class ConsumeQueue:
     unit_bytes = UNIT_BYTES
     unit_fields = UNIT_FIELDS
 
-    def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: dict[str, int]) -> None:
+    def __init__(self, topic: str, queue_id: int, segments: Segments, hash_heads: KeyHeads) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.segments = segments
@@ -86,9 +85,8 @@ class ConsumeQueue:
         self.topic_field = topic_field(topic)
         self.magic = MAGIC_V2 if len(self.topic_field) > TOPIC_LENGTH_V1.size + TOPIC_V1_BYTES_MAX else MAGIC_V1
         self.topic_field_bytes = len(self.topic_field)
-        self.hash_prefix = string_hash(topic + "#")
         self.hash_heads = hash_heads
-        """shared by the topic's queues: hashes of `topic#` and the heads of keys seen last (rmq_store.index.key_hashes)"""
+        """shared by the topic's queues"""
 
     def pend(self, staged: Entering) -> None:
         """Take a unit for the running dispatch."""
@@ -145,10 +143,12 @@ class ConsumeQueue:
 
     def read(self, offset: int, count: int) -> bytes:
         """Raw units from `offset` on, `count` or as many as the file holds; all must be visible. Raises Cold."""
-        position = offset * UNIT_BYTES
-        within = position % self.segments.file_bytes
-        start = position - within
-        return self.read_bytes(start, within, min(count * UNIT_BYTES, self.segments.file_bytes - within))
+        position, segments = offset * UNIT_BYTES, self.segments
+        within = position % segments.file_bytes
+        size = min(count * UNIT_BYTES, segments.file_bytes - within)
+        file = segments.file(position - within)
+        data = file.read_nowait(within, size)
+        return self.read_file(file, within, size) if data is None else data
 
     def read_bytes(self, start: int, within: int, size: int) -> bytes:
         """Bytes of the file that starts at `start`. Raises Cold."""

@@ -16,6 +16,7 @@ from rmq_store.disk.disk import write_all
 from rmq_store.disk.segments import Segments, note_dirty
 from rmq_store.layouts import EXT_END, EXT_UNIT
 from rmq_store.queues.consume_queue import UNIT_FIELDS, ConsumeQueue, Entering
+from rmq_store.queues.key_heads import KeyHeads
 from rmq_wire.implied.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_FIRST, EXT_ADDRESS_LAST, EXT_END_BYTES
 
@@ -37,7 +38,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         topic: str,
         queue_id: int,
         segments: Segments,
-        hash_heads: dict[str, int],
+        hash_heads: KeyHeads,
         ext: Segments,
         writes: bool,
         previous: PreviousQueues = NOTHING_KNOWN,

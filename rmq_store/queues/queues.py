@@ -14,6 +14,7 @@ from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritab
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue
+from rmq_store.queues.key_heads import KeyHeads
 from rmq_store.queues.unopened import Unopened
 from rmq_store.settings import StoreSettings
 from rmq_wire import store_names
@@ -118,7 +119,7 @@ class Queues:
         rows = self.unopened.take(topic)
         if not rows:
             return None
-        heads: dict[str, int] = {}
+        heads = KeyHeads(topic)
         queues = self.by_topic[topic] = {}
         for row in rows:
             segments = self._segments(f"{self.directory}/{topic}/{row.queue_id}", self._file_bytes)
@@ -151,11 +152,11 @@ class Queues:
         if queue is None:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
                 raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
-            heads = next(iter(queues.values())).hash_heads if queues else {}
+            heads = next(iter(queues.values())).hash_heads if queues else KeyHeads(topic)
             queue = queues[queue_id] = self._made(topic, queue_id, heads)
         return queue
 
-    def _made(self, topic: str, queue_id: int, heads: dict[str, int]) -> ConsumeQueue:
+    def _made(self, topic: str, queue_id: int, heads: KeyHeads) -> ConsumeQueue:
         self.made += 1
         try:
             while topic in self._doomed:

@@ -332,7 +332,7 @@ class Recovery:
     def _entries_of(self, at: int) -> index_repair.Implied | None:
         unit = self._start.unit_at(at)
         for staged in () if unit is None else self._units.staged([unit], with_keys=True):
-            hashes = tuple([key_hash(staged.queue.hash_prefix, key) for key in staged.keys])
+            hashes = tuple([key_hash(staged.queue.hash_heads.prefix, key) for key in staged.keys])
             return index_repair.Implied(staged.store_timestamp, hashes)
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
@@ -156,9 +156,13 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
         """It is done.  The map stays a Java `int`."""
         self.bit_map = (((self.bit_map | 1 << index) & _WORD) ^ _SIGN) - _SIGN
 
-    def end(self, offsets: frozenset[int]) -> None:
+    def end(self, acked: Collection[int]) -> None:
         """Those of its messages that lie at these queue offsets are done.  Raises `BadBody` as `offset_at` does."""
         num, start, diffs = self.num, self.start_offset, self.diffs
+        if len(acked) == num <= MESSAGES_MAX and diffs == _FIRST[num] and acked == [*range(start, start + num)]:
+            self.bit_map = ((self.bit_map | (1 << num) - 1) & _WORD ^ _SIGN) - _SIGN
+            return
+        offsets = frozenset(acked)
         if not diffs and num <= MESSAGES_MAX:
             own: Sequence[int] = range(start, start + num)
         elif diffs and num == len(diffs) <= MESSAGES_MAX:
@@ -197,7 +201,7 @@ _DECODERS: Final[dict[type[Body], Callable[[bytes | bytearray | memoryview], Any
 
 
 class _LongNames(Body, forbid_unknown_fields=True):
-    """A body whose members have a second name each: what is typed with the first ones alone is read at once."""
+    """A body whose members have a second name each.  One that has none but the first ones is read at once: they do not nest."""
 
     long_names: ClassVar[Mapping[str, str]] = {}
     long_form: ClassVar[re.Pattern[bytes]] = re.compile(rb"(?!)")
@@ -210,10 +214,12 @@ class _LongNames(Body, forbid_unknown_fields=True):
             decode = _DECODERS[cls] = msgspec.json.Decoder(cls).decode
         try:
             found: Self = decode(body)
-            return found
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        text = bytes(body)
+            return cls._read_otherwise(bytes(body))
+        return found
+
+    @classmethod
+    def _read_otherwise(cls, text: bytes) -> Self:
         if cls.long_form.search(text) is None:
             return super().read(text)
         if fastjson.nests_deeper(text, fastjson.DEPTH_MAX):

@@ -11,6 +11,7 @@ Sources: `PopAckConstants`, `KeyBuilder`, `PopMessageProcessor` (buildCkMsg, gen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import itemgetter
@@ -22,8 +23,8 @@ from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.errors import BadBody
 from rmq_wire.implied.index_keys import tags_key
 from rmq_wire.implied.tags import tags_code
-from rmq_wire.java import iteration_order
-from rmq_wire.properties import encode_java
+from rmq_wire.java import iteration_order, parse_long
+from rmq_wire.properties import decode, encode_java, find
 
 REVIVE_GROUP: Final = names.SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 """Whose committed offset in a queue of the revive topic is the last record that is done with, not the next one."""
@@ -68,18 +69,16 @@ class Pop(NamedTuple):
     broker_name: str
 
 
+_as_tuple: Final = tuple.__new__
+"""What `Pop(…)` does, without the call in between."""
+
+
 def pop_of(record: PopCheckPoint | AckMsg, broker_name: str) -> Pop:
     """The pop that a record is about.  `broker_name`: the reader's, which a record may leave out.  Raises `BadBody`."""
     if record.topic is None or record.group is None:
         raise BadBody(f"{type(record).__name__}: it names no topic or no group")
-    return Pop(
-        record.topic,
-        record.group,
-        record.queue_id,
-        record.start_offset,
-        record.pop_time,
-        record.broker_name or broker_name,
-    )
+    said = record.topic, record.group, record.queue_id, record.start_offset, record.pop_time, record.broker_name or broker_name
+    return _as_tuple(Pop, said)
 
 
 def read_record(tag: str, body: bytes | bytearray | memoryview) -> PopCheckPoint | AckMsg | None:
@@ -201,6 +200,36 @@ def _form(values: Mapping[str, str]) -> tuple[str, Callable[[tuple[object, ...]]
 _RECORD_FORM: Final = {prop.TAGS: "%s", prop.TIMER_DELIVER_MS: "%d", prop.UNIQ_KEY: "%s"}
 _WAITING_FORM, _PICK_WAITING = _form({**_RECORD_FORM, prop.TIMER_OUT_MS: "%d", prop.REAL_TOPIC: "%s", prop.REAL_QID: "%d"})
 _DUE_FORM, _PICK_DUE = _form(_RECORD_FORM)
+
+
+def tag_and_time(properties: bytes) -> tuple[str, int | None]:
+    """TAGS and TIMER_DELIVER_MS of a stored record, empty and None where there is nothing that can be read."""
+    found = _RECORD.match(properties)
+    if found is not None:
+        at_tag, at_time = _RECORD_GROUPS
+        return found[at_tag].decode(), int(found[at_time])
+    tag, deliver_ms = find(properties, _TAGS), find(properties, _DELIVER_MS)
+    return tag.decode("utf-8", "replace") if tag else "", parse_long(
+        deliver_ms.decode("ascii", "replace")
+    ) if deliver_ms else None
+
+
+_VALUE: Final = "[^\x01\x02]++"
+
+
+def _record_pattern() -> tuple[re.Pattern[bytes], tuple[int, int]]:
+    """Of the properties with which a record comes out of the wheel, and which groups the two are."""
+    said = {prop.TAGS: "(ck|ack|bAck)", prop.TIMER_DELIVER_MS: "([0-9]{1,18})"}
+    added = (prop.UNIQ_KEY, prop.TIMER_OUT_MS, prop.REAL_TOPIC, prop.REAL_QID, prop.TIMER_ENQUEUE_MS, prop.TIMER_DEQUEUE_MS)
+    ordered = list(decode(encode_java(dict.fromkeys((*said, *added), "1")).decode()))
+    pattern = "".join([f"{re.escape(name)}\x01{said.get(name, _VALUE)}\x02" for name in ordered])
+    is_first = ordered.index(prop.TAGS) < ordered.index(prop.TIMER_DELIVER_MS)
+    return re.compile(pattern.encode() + rb"\Z"), (1, 2) if is_first else (2, 1)
+
+
+_RECORD, _RECORD_GROUPS = _record_pattern()
+_TAGS: Final = prop.TAGS.encode()
+_DELIVER_MS: Final = prop.TIMER_DELIVER_MS.encode()
 
 
 # Retry topics

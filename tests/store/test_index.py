@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_store.index.index_file import WALK_STEPS_MAX
-from rmq_store.index.key_hashes import KeyHashes
+from rmq_store.index.key_hashes import CACHED_TAILS_MAX, KeyHashes
 from rmq_store.layouts import INDEX_HEADER
 from rmq_store.log.draft import Draft
 from rmq_store.log.walk import CHUNK_BYTES_MIN
+from rmq_store.queues.key_heads import CACHED_HEADS_MAX, KeyHeads
 from rmq_store.results import IndexType
 from rmq_wire.implied.index_keys import index_hash, index_keys, key_hash
 from rmq_wire.java import string_hash
@@ -94,12 +95,24 @@ def test_the_files_are_those_of_the_model(
 def test_remembered_hashes_are_the_hashes(keys: list[str], topic: str) -> None:
     rig = Rig()
     queue = rig.store._queues.get("T", 0)
-    queue.hash_prefix = string_hash(topic + "#")
+    queue.hash_heads = KeyHeads(topic)
     hashes = KeyHashes()
     for key in [*keys, *keys]:
         expected = string_hash(f"{topic}#{key}") % (1 << 32)
-        assert hashes.add(queue, key) % (1 << 32) == expected
-        assert key_hash(queue.hash_prefix, key) == index_hash(topic, key)
+        assert hashes.of(queue, key) == expected
+        assert key_hash(queue.hash_heads.prefix, key) == index_hash(topic, key)
+
+
+def test_few_hashes_are_remembered() -> None:
+    rig = Rig()
+    queue, hashes = rig.store._queues.get("T", 0), KeyHashes()
+    for number in range(2 * CACHED_TAILS_MAX):
+        hashes.of(queue, f"{number:032x}{chr(65 + number % 26)}{number % 100:02}")
+        hashes.of(queue, f"{number:0100}")
+        assert len(queue.hash_heads) <= CACHED_HEADS_MAX
+    for number in range(1 << 14):
+        hashes.of(queue, f"key{chr(32 + number // 128 % 96)}{chr(32 + number % 96)}{chr(48 + number % 70)}")
+        assert len(hashes.tails) <= CACHED_TAILS_MAX
 
 
 def test_the_hash_that_has_no_positive() -> None:

@@ -10,12 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_wire import names, pop_receipt
-from rmq_wire.bodies.pop import AckMsg, BatchAck, BatchAckMessageRequestBody, BatchAckMsg, PopCheckPoint, bits_text, read_bits
+from rmq_wire import property_names as prop
+from rmq_wire.bodies.pop import (
+    AckMsg,
+    BatchAck,
+    BatchAckMessageRequestBody,
+    BatchAckMsg,
+    PopCheckPoint,
+    bits_text,
+    diffs_of,
+    read_bits,
+)
 from rmq_wire.errors import BadBody, BadReceipt
 from rmq_wire.fastjson import dumps_fastjson
 from rmq_wire.implied import pop
+from rmq_wire.java import parse_long
 from rmq_wire.pop_receipt import Receipt, read_receipt
-from rmq_wire.properties import decode
+from rmq_wire.properties import decode, encode_java, find
 from tests.support.given import GOLDEN, I32, I64, TEXT
 
 JAVA = GOLDEN["pop"]
@@ -241,7 +252,7 @@ def test_a_batch_is_javas() -> None:
     said = BatchAckMessageRequestBody.read(JAVA["batch"].encode())
     assert said.encode().decode() == JAVA["batch"]
     assert said.acks is not None
-    assert said.acks[0].offsets(64) == [5 + 63]
+    assert [*said.acks[0].offsets(64)] == [5 + 63]
 
 
 @pytest.mark.parametrize(("bits", "text"), JAVA["bit_sets"])
@@ -270,7 +281,7 @@ def test_a_batch_has_long_names_too() -> None:
         group="g", topic="t", retry="0", start_offset=5, queue_id=1, revive_queue=2, pop_time=3, invisible_time=4, bits="Aw=="
     )
     assert found.acks == [expected]
-    assert expected.offsets(32) == [5, 6]
+    assert [*expected.offsets(32)] == [5, 6]
 
 
 # --- the rule book
@@ -346,3 +357,57 @@ def test_what_is_acknowledged_is_done(one: PopCheckPoint, data: st.DataObject) -
     one.end(frozenset(own))
     assert one.is_done
     assert -(1 << 31) <= one.bit_map < 1 << 31
+
+
+def test_members_that_nobody_knows_are_passed_over() -> None:
+    read = BatchAckMessageRequestBody.read(b'{"acks":[{"c":"g","so":"7","else":[{}]}],"brokerName":"b","else":{"acks":[]}}')
+    assert (read.broker_name, read.acks) == ("b", [BatchAck(group="g", start_offset=7)])
+    assert AckMsg.read(b'{"ao":3,"else":null,"t":"T"}') == AckMsg(ack_offset=3, topic="T")
+
+
+@given(st.integers(-5, 1 << 40) | st.integers(95, 12_000), st.integers(0, 250))
+def test_numbers_one_behind_another(first: int, count: int) -> None:
+    numbers = range(first, first + count)
+    assert pop_receipt.numbers_text(numbers) == ",".join(map(str, numbers)) == pop_receipt.numbers_text([*numbers])
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 40), st.integers(0, 3))
+def test_distances_of_messages_one_behind_another(start: int, count: int, behind: int) -> None:
+    offsets = range(start + behind, start + behind + count)
+    distances = diffs_of(offsets, start)
+    assert distances == diffs_of([*offsets], start) == [offset - start for offset in offsets]
+
+
+@given(st.integers(0, 1 << 40), st.sets(st.integers(0, 64)) | st.integers(1, 64).map(lambda count: {*range(count)}))
+def test_offsets_of_a_batch(start: int, bits: set[int]) -> None:
+    found = BatchAck(start_offset=start, bits=bits_text(sorted(bits))).offsets(64)
+    assert [*found] == [start + bit for bit in sorted(bits) if bit < 64]
+    several = BatchAckMsg(-1, start, "g", "t", 0, 1, "b", found)
+    assert BatchAckMsg.read(several.encode()) == BatchAckMsg(-1, start, "g", "t", 0, 1, "b", [*found])
+
+
+@given(st.integers(0, 1 << 40), st.integers(1, 32), st.integers(0, 32), st.data())
+def test_a_whole_pop_is_done_at_once(start: int, num: int, others: int, data: st.DataObject) -> None:
+    whole = [*range(start, start + num)]
+    acked = data.draw(st.sampled_from([whole, whole[:-1], whole[1:], [*whole, start + num + others], [one + 1 for one in whole]]))
+    one = PopCheckPoint(start, 1, 2, 0, num, 0, "t", "g", 0, [*range(num)], "b")
+    one.end(acked)
+    assert [one.has_bit(index) for index in range(num)] == [offset in acked for offset in whole]
+    assert one.is_done == set(acked).issuperset(whole)
+
+
+LEFT = {prop.TIMER_ENQUEUE_MS: "1700000000123", prop.TIMER_DEQUEUE_MS: "1700000060123"}
+WAITED = {prop.TIMER_OUT_MS: "1700000060000", prop.REAL_TOPIC: "rmq_sys_REVIVE_LOG_c", prop.REAL_QID: "3"}
+ODD = st.dictionaries(
+    st.sampled_from([prop.TAGS, prop.TIMER_DELIVER_MS, prop.UNIQ_KEY, "X"]), st.text("ack019-\x01", max_size=25)
+)
+
+
+@given(st.sampled_from(["ck", "ack", "bAck"]), st.integers(0, 1 << 60), NAME, ODD, st.booleans())
+def test_what_a_stored_record_says_first(tag: str, deliver_ms: int, key: str, odd: dict[str, str], is_odd: bool) -> None:
+    """As `find` reads it, whatever the properties are."""
+    values = {**pop.record_values(tag, deliver_ms, key), **WAITED, **LEFT, **(odd if is_odd else {})}
+    properties = encode_java(values)
+    told = find(properties, prop.TAGS.encode()) or b"", find(properties, prop.TIMER_DELIVER_MS.encode()) or b""
+    assert pop.tag_and_time(properties) == (told[0].decode(), parse_long(told[1].decode()))
+    assert bool(pop._RECORD.match(encode_java({**pop.record_values(tag, 1_700_000_060_000, key), **WAITED, **LEFT})))
