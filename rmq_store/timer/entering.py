@@ -31,7 +31,7 @@ def pack_entries(entries: Sequence[Entry], at: int, wheel: TimerWheel, write_ms:
             previous, counts[tick] = slot.last, 0
             if slot.first == EMPTY.first:
                 slots[tick] = slot._replace(first=at)
-        at_ms = write_ms if slot_ms - write_ms >= -DELAY_MAX_MS else slot_ms + DELAY_MAX_MS
+        at_ms = min(write_ms, slot_ms + DELAY_MAX_MS)
         units.append(pack(UNIT_BYTES, previous, magic, at_ms, slot_ms - at_ms, physical_offset, size, topic_hash(topic), 0))
         counts[tick] += -1 if magic & DELETES else 1
         last[tick] = at
