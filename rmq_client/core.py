@@ -15,7 +15,7 @@ import trio
 from rmq_client import namespaces
 from rmq_client.broker_call import BrokerCall
 from rmq_client.connections import Body, Connections, Reply
-from rmq_client.errors import BrokerError, ClientError, InvalidName, NoRoute, Unreadable
+from rmq_client.errors import BrokerError, ClientClosed, ClientError, InvalidName, NoRoute, Unreadable
 from rmq_client.heartbeats import Heartbeats, Round
 from rmq_client.members import Members
 from rmq_client.name_servers import NameServers
@@ -195,6 +195,8 @@ class ClientCore:
                     await self._looked_up(topic, None, 0)
                 except NoRoute:  # not made yet, or deleted: a producer's next send will say so
                     self.log.debug("no name server knows the topic %s", topic)
+                except ClientClosed:
+                    return
                 except ClientError as error:
                     self.log.warning("the route of %s is not renewed: %s", topic, str(error))
             unneeded = self.routes.drop_unrouted()

@@ -67,6 +67,10 @@ class ConsumerSettings:
     pull_interval_ms: int = 0
     pull_threshold_for_queue: int = 1_000
     pull_threshold_size_for_queue: int = 100 << 20
+    pull_threshold_for_topic: int = -1
+    """Messages that are here of all queues together, a share for each; -1: the limit of a queue counts."""
+    pull_threshold_size_for_topic: int = -1
+    """The same in bytes."""
     consume_concurrently_max_span: int = 2_000
     consume_timeout_ms: int = 900_000
     suspend_current_queue_time_ms: int = 1_000
@@ -82,6 +86,9 @@ class ConsumerSettings:
         for name in ("consume_thread_max", "consume_message_batch_max_size", "pull_batch_size", "pull_threshold_for_queue"):
             if getattr(self, name) < 1:
                 raise CallerError(f"{name} must be at least 1")
+        for name in ("pull_threshold_for_topic", "pull_threshold_size_for_topic"):
+            if getattr(self, name) < 1 and getattr(self, name) != -1:
+                raise CallerError(f"{name} must be at least 1, or -1 for none")
         if self.consume_from_where not in FROM_WHERE:
             raise CallerError(f"consume_from_where is one of {', '.join(FROM_WHERE)}")
         if self.message_model not in (CLUSTERING, BROADCASTING):
@@ -91,6 +98,14 @@ class ConsumerSettings:
     def broadcasting(self) -> bool:
         """Each member gets all."""
         return self.message_model == BROADCASTING
+
+    def limits_of_queue(self, queues: int) -> tuple[int, int]:
+        """Messages and bytes that may be here of each of so many queues.  Source: `RebalancePushImpl.messageQueueChanged`."""
+        count, size = self.pull_threshold_for_topic, self.pull_threshold_size_for_topic
+        return (
+            self.pull_threshold_for_queue if count == -1 else max(count // max(queues, 1), 1),
+            self.pull_threshold_size_for_queue if size == -1 else max(size // max(queues, 1), _SIZE_MIN),
+        )
 
     @property
     def max_retries_asked_for(self) -> int:
@@ -105,6 +120,7 @@ class ConsumerSettings:
 
 LEVELS: Final = {"zlib": (0, 9), "zstd": (1, 22)}
 FROM_WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")
+_SIZE_MIN: Final = 1 << 20
 _INTERVALS: Final = ("poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
 
 

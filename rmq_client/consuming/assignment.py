@@ -7,7 +7,7 @@ Source: `RebalanceImpl`, `RebalancePushImpl`, `RebalanceService`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from rmq_client.consuming.allocation import AllocateStrategy
@@ -71,6 +71,9 @@ class Assignment:
         """One round over these topics.  Whether anything changed.  What cannot be asked stays as it is."""
         changed = False
         self.balanced = True
+        had: dict[str, list[MessageQueue]] = {}
+        for queue in self.queues:
+            had.setdefault(queue.topic, []).append(queue)
         for topic in topics:
             try:
                 mine = await self._share_of(topic)
@@ -80,7 +83,7 @@ class Assignment:
                 self._client.log.warning("the queues of %s are not shared out anew: %s", topic, str(error))
                 continue
             if mine is not None:
-                changed |= await self._become(topic, mine)
+                changed |= await self._become(mine, had.get(topic, []))
         return changed
 
     async def _share_of(self, topic: str) -> set[MessageQueue] | None:
@@ -122,12 +125,16 @@ class Assignment:
                 return []
             raise
 
-    async def _become(self, topic: str, mine: set[MessageQueue]) -> bool:
+    async def _become(self, mine: set[MessageQueue], had: Collection[MessageQueue]) -> bool:
+        """had: queues of the topic when the round began; looking through all for each topic would take seconds with thousands."""
         changed = False
         now_ms = mono_ms()
-        for queue, held in list(self.queues.items()):
+        for queue in had:
+            held = self.queues.get(queue)
+            if held is None:
+                continue
             gone = held.dropped and not held.resting
-            if queue.topic == topic and (queue not in mine or gone or held.pull_expired(now_ms)):
+            if queue not in mine or gone or held.pull_expired(now_ms):
                 changed |= await self.give_up(queue, held)
         for queue in sorted(mine - self.queues.keys()):
             try:
@@ -141,7 +148,7 @@ class Assignment:
             held.locked = self._settings.orderly
             self._taken(queue, held, offset)
             changed = True
-        has = {queue for queue, held in self.queues.items() if queue.topic == topic and (held.resting or not held.dropped)}
+        has = {queue for queue in {*mine, *had} if (one := self.queues.get(queue)) and (one.resting or not one.dropped)}
         self.balanced &= mine == has
         return changed
 

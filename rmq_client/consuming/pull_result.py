@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.errors import BrokerError, ClientError
 from rmq_wire.codes import ResponseCode
 
 
@@ -31,3 +32,13 @@ class PullResult:
     min_offset: int
     max_offset: int
     messages: tuple[ReceivedMessage, ...]
+
+
+ERROR_PAUSE_S: Final = 3.0
+BUSY_PAUSE_S: Final = 0.02
+"""The broker has enough to do just now."""
+
+
+def pause_after(error: ClientError) -> float:
+    """Seconds until a queue is pulled again whose pull failed.  Source: `PullCallback.onException` of the push consumer."""
+    return BUSY_PAUSE_S if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL else ERROR_PAUSE_S

@@ -25,7 +25,7 @@ from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.orderly import Orderly
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import LocalProgress, Progress, RemoteProgress
-from rmq_client.consuming.pull_result import PullResult, PullStatus
+from rmq_client.consuming.pull_result import ERROR_PAUSE_S, PullResult, PullStatus, pause_after
 from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.consuming.rates import NOTE_MS
@@ -45,7 +45,6 @@ from rmq_wire.fastjson import MessageQueue
 HOLD_MS: Final = 15_000
 PULL_TIMEOUT_MS: Final = 30_000
 FULL_PAUSE_S: Final = 0.05
-ERROR_PAUSE_S: Final = 3.0
 PAUSED_S: Final = 1.0
 """How often one that was told to pause says that it is alive: a queue that nobody pulls is given up."""
 OFFSET_PAUSE_S: Final = 10.0
@@ -255,11 +254,8 @@ class PushConsumer:
                     with trio.move_on_after(PAUSED_S):
                         await self._resumed.wait()
                     continue
-                if held.too_full(
-                    count_max=settings.pull_threshold_for_queue,
-                    size_max=settings.pull_threshold_size_for_queue,
-                    span_max=span_max,
-                ):
+                count_max, size_max = settings.limits_of_queue(len(self._assignment.queues))
+                if held.too_full(count_max=count_max, size_max=size_max, span_max=span_max):
                     await trio.sleep(FULL_PAUSE_S)
                     continue
                 if self._locks is not None and not held.locked:
@@ -278,7 +274,7 @@ class PushConsumer:
                     )
                 except ClientError as error:
                     self._client.log.info("a pull failed: %s", str(error))
-                    await trio.sleep(ERROR_PAUSE_S)
+                    await trio.sleep(pause_after(error))
                     continue
                 if result.status is PullStatus.OFFSET_ILLEGAL:
                     self._client.log.warning("%s has no such offset, it goes on at %d", str(queue), result.next_offset)
