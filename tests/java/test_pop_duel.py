@@ -37,7 +37,7 @@ def fight(root: Path, more: dict[str, str], seeds: list[int], steps: int) -> Non
             running.append(names)
             running.append(start_broker(kind, root / kind / "broker", names.address, properties={**SETTINGS, **more}))
         for seed in seeds:
-            duel = Duel(running[1].address, running[3].address, "broker-a", seed)
+            duel = Duel(running[1].address, running[3].address, "broker-a", seed, v2="enableRetryTopicV2" in more)
             duel.play(steps)
             duel.play(steps // 2)
             duel.close()

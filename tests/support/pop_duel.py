@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from rmq_wire import pop_receipt
+from rmq_wire import names, pop_receipt
 from rmq_wire import property_names as prop
 from rmq_wire.bodies.pop import bits_text
 from rmq_wire.codes import RequestCode as Code
@@ -27,7 +27,9 @@ GROUPS: Final = ("G1", "G2", "O1")
 ASKERS: Final = (*GROUPS * 4, "OFF", "NEW", "bad group!")
 TOPICS: Final = (*"AAAAAABBBBMMMM", "PR", "W", "nosuch", "%RETRY%G1_A")
 LONG_MS, SHORT_MS = 3_600_000, 1_000
-SETTLED_S, QUIET_S = 90.0, 6.0
+AGAIN_S: Final = 120.0
+CHANGE: Final = Code.CHANGE_MESSAGE_INVISIBLETIME
+ORDERED: Final = f" {pop_receipt.ORDER_QUEUE} "
 ALL: Final = 1_000
 KEPT: Final = 60
 """Of receipts."""
@@ -59,11 +61,11 @@ class Handle(NamedTuple):
 
 
 class Duel:
-    """Of one seed.  `first`, `second`: addresses of brokers of one name and configuration."""
+    """Of one seed.  `first`, `second`: addresses of brokers of one name and configuration.  `v2`: of retry topics."""
 
-    def __init__(self, first: str, second: str, broker_name: str, seed: int) -> None:
+    def __init__(self, first: str, second: str, broker_name: str, seed: int, *, v2: bool = False) -> None:
         self.talks = (Talk(first), Talk(second))
-        self.broker_name = broker_name
+        self.broker_name, self.v2 = broker_name, v2
         self.rng = random.Random(seed)
         self.handles: list[Handle] = []
         self.number = 0
@@ -94,23 +96,30 @@ class Duel:
         }
         for doing in self.rng.choices(list(doings), list(doings.values()), k=steps):
             doing()
-        one_each = {(handle.topic, handle.group): handle for handle in self.handles}  # in which order several come is chance
-        for handle in one_each.values():
-            self.end_of(Code.CHANGE_MESSAGE_INVISIBLETIME, handle, {"invisibleTime": SHORT_MS})
+        self.come_again()
+
+    def come_again(self) -> None:
+        """One message of each topic and group is given back, and comes: of several the order is chance."""
+        expected = self.ends(0)
+        for handle in {(handle.topic, handle.group): handle for handle in self.handles}.values():
+            if ORDERED not in handle.receipts[0]:
+                fields = {"invisibleTime": SHORT_MS}
+                answers = [talk.call(CHANGE, self.of(handle, side, fields, {})) for side, talk in enumerate(self.talks)]
+                if self.same(CHANGE, (answers[0], answers[1]), handle):
+                    retry = pop_receipt.topic_of_flag(handle.receipts[0].split(" ")[4], handle.topic, handle.group)
+                    plain = not retry.startswith(names.RETRY_PREFIX)
+                    expected[names.pop_retry_topic(retry, handle.group, v2=self.v2) if plain else retry] += 1
         self.handles.clear()
-        until(self.settled, "the same copies in the retry topics of both", seconds=SETTLED_S)
+        until(
+            lambda: expected == self.ends(0) == self.ends(1), "what was given back, in the retry topics of both", seconds=AGAIN_S
+        )
 
-    def settled(self) -> bool:
-        """Both have the same in their retry topics, and a while later, too."""
-        before = self.ends(0)
-        time.sleep(QUIET_S)  # what is asked is that nothing changes: no event ends this
-        return before == self.ends(0) == self.ends(1)
-
-    def ends(self, side: int) -> list[int]:
+    def ends(self, side: int) -> dict[str, int]:
         """How much there is in every retry topic of one."""
-        names = [f"%RETRY%{group}{sign}{topic}" for group in GROUPS for topic in QUEUES for sign in "_+"]
-        answers = [self.talks[side].call(Code.GET_MAX_OFFSET, {"topic": name, "queueId": 0}) for name in names]
-        return [int(answer.ext.get("offset", 0)) for answer in answers]
+        found = [names.pop_retry_topic(topic, group, v2=v2) for group in GROUPS for topic in QUEUES for v2 in (False, True)]
+        found += [names.pop_retry_topic("%RETRY%G1_A", group) for group in GROUPS]
+        answers = {name: self.talks[side].call(Code.GET_MAX_OFFSET, {"topic": name, "queueId": 0}) for name in found}
+        return {name: int(answer.ext.get("offset", 0)) for name, answer in answers.items()}
 
     # Asking both
 
@@ -248,9 +257,9 @@ class Duel:
             return
         at = self.rng.randrange(len(self.handles))
         handle = self.handles[at]
-        soon = 0 if " 999 " in handle.receipts[0] else LONG_MS  # an ordered one may be had again at once
+        soon = 0 if ORDERED in handle.receipts[0] else LONG_MS  # an ordered one may be had again at once
         more = {"invisibleTime": self.rng.choice((LONG_MS, soon)), "suspend": self.rng.choice((None, "true"))}
-        answers = self.end_of(Code.CHANGE_MESSAGE_INVISIBLETIME, handle, more)
+        answers = self.end_of(CHANGE, handle, more)
         if answers is not None and self.rng.random() < 0.7:
             one, other = (renewed(text, answer) for text, answer in zip(handle.receipts, answers, strict=True))
             self.handles[at] = handle._replace(receipts=(one, other))
@@ -307,7 +316,7 @@ def said(code: Code, answer: Answer) -> object:
     if answer.code == 1:
         return 1
     times = {"popTime", "msgId", "transactionId", "reviveQid", "broker"}
-    if code is Code.CHANGE_MESSAGE_INVISIBLETIME:
+    if code is CHANGE:
         times.add("invisibleTime")
     ext = {name: value for name, value in answer.ext.items() if name not in times}
     return answer.code, remark, ext if answer.code in (0, 209) or (answer.code == 210 and "timeout" not in remark) else None
