@@ -13,7 +13,7 @@ that differs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +24,14 @@ from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.work import Given, Work
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from rmq_columns.read.options import Options
+    from rmq_columns.rebuild.compare import Comparison
     from rmq_columns.rebuild.entries import Key
     from rmq_columns.rebuild.runs import Settled
     from rmq_columns.rebuild.work import Made
@@ -132,11 +135,25 @@ def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
 
 def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> DataFrame:
     """A row of `COMPARED` for each queue that was made, and each of the store's."""
-    from rmq_columns.rebuild.compare import COMPARED, compare_queues, plan_comparison
-    from rmq_spark.tasks import spread
+    from rmq_columns.rebuild.compare import plan_comparison
+    from rmq_spark.reading import worked
 
-    tasks = [task for one in made for task in plan_comparison(one.plan, options, one.queues)]
-    return spread(spark, compare_queues, tasks, COMPARED)
+    return worked(spark, "compared", splits=[task for one in made for task in plan_comparison(one.plan, options, one.queues)])
+
+
+def _compared_schema(given: Given) -> pa.Schema:
+    from rmq_columns.rebuild.compare import COMPARED
+
+    return COMPARED
+
+
+def _compared(given: Given, task: Comparison) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.rebuild.compare import compare_queues
+
+    return compare_queues(task)
+
+
+COMPARING: Final = Work(_compared_schema, _compared)
 
 
 # --- reporting

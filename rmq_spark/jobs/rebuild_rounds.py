@@ -7,13 +7,13 @@ own shuffle.  A closer look between the rounds is for queues of batches alone (`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
 from rmq_spark.measuring import lenient
 from rmq_spark.session import Progress, watched
+from rmq_spark.work import Given, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,10 +38,9 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], progres
     """Make the queues of all stores.  Raises `BadOption`, `StoreError`."""
     from rmq_columns import BadOption
     from rmq_columns.rebuild.plan import plan_build
-    from rmq_columns.rebuild.runs import RUNS
-    from rmq_columns.rebuild.work import Made, build_split, finish_all, making_all, take_rows
+    from rmq_columns.rebuild.work import Made, finish_all, making_all, take_rows
     from rmq_spark.options import located
-    from rmq_spark.tasks import gathered, spread
+    from rmq_spark.reading import worked
 
     options = located({**lenient(source.options), "paths": list(source.paths)})
     try:
@@ -57,15 +56,15 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], progres
         raise reason if isinstance(reason, BadOption) else BadOption(f"delay_levels: {reason}") from reason
     made = [Made(plan) for plan in plans]
 
-    def looked_closer(asked: Sequence[Task]) -> list[dict[str, Any]]:
+    def looked_closer(asked: Sequence[Task]) -> list[Row]:
         with watched(spark, "look where queues of batches go back", progress):
-            return gathered(spark, build_split, asked)
+            return worked(spark, "queueRuns", splits=asked).collect()
 
     with making_all(plans):
         if (rows := _few(spark, tasks, progress)) is not None:
             again = take_rows(made, rows, tasks, looked_closer)
         else:
-            runs = spread(spark, build_split, tasks, RUNS).persist()
+            runs = worked(spark, "queueRuns", splits=tasks).persist()
             try:
                 with watched(spark, "write queue units", progress):
                     count = runs.count()
@@ -75,35 +74,49 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], progres
                 runs.unpersist()
         if again:
             with watched(spark, "write queues that began anew", progress):
-                gathered(spark, build_split, again)  # there are no rows
+                worked(spark, "queueRuns", splits=again).collect()  # there are no rows
         finish_all(made)
     return options, made
 
 
-def _few(spark: SparkSession, tasks: Sequence[Task], progress: Progress) -> list[dict[str, Any]] | None:
+def _few(spark: SparkSession, tasks: Sequence[Task], progress: Progress) -> list[Row] | None:
     """All runs, straight from the tasks; None where there may be too many of them for that."""
-    from rmq_spark.tasks import gathered
+    from rmq_spark.reading import worked
 
     if len(tasks) > TASKS_TAKEN_MAX:
         return None
     with watched(spark, "write queue units", progress):
-        rows = gathered(spark, partial(bounded, RUNS_TAKEN_MAX // max(len(tasks), 1)), tasks)
+        rows = worked(spark, "queueRuns", splits=tasks, runsMax=RUNS_TAKEN_MAX // max(len(tasks), 1)).collect()
     return None if any(row["kind"] == TOO_MANY for row in rows) else rows
 
 
-def bounded(runs_max: int, task: Task) -> Iterator[pa.RecordBatch]:
-    """The work and the runs of one task; where it has more than `runs_max` of them, one row of the kind `TOO_MANY`."""
+def _schema(given: Given) -> pa.Schema:
+    from rmq_columns.rebuild.runs import RUNS
+
+    return RUNS
+
+
+def _built(given: Given, task: Task) -> Iterator[pa.RecordBatch]:
+    """The work and the runs of one task; where it has more than `runsMax` of them, one row of the kind `TOO_MANY`."""
     import pyarrow as pa
 
     from rmq_columns.rebuild.runs import RUNS
     from rmq_columns.rebuild.work import build_split
 
+    runs_max = given.get("runsMax")
+    if runs_max is None:
+        yield from build_split(task)
+        return
     held, count = [], 0
     for batch in build_split(task):
         count += len(batch)
         if count <= runs_max:
             held.append(batch)
     yield from held if count <= runs_max else [pa.RecordBatch.from_pylist([{"kind": TOO_MANY}], RUNS)]
+
+
+BUILT: Final = Work(_schema, _built, parameters={"runsMax": int})
+"""To read this table is to write the queue units of its splits; its rows are the runs of offsets that were met."""
 
 
 def _collected(

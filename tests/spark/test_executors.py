@@ -138,7 +138,7 @@ def test_a_store_is_read_by_both_ways(ran: Ran) -> None:
     wanted = wanted_rows(ran.store)
     assert wanted
     assert ran.found["format"] == wanted
-    assert ran.found["spread"] == wanted
+    assert ran.found["worked"] == wanted
     places = {Path(seen["place"]) for seen in ran.found["seen"]}
     assert len(places) == 2
     assert {place.relative_to(ran.root).parts[0] for place in places} == {"spark"}

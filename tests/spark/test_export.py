@@ -36,8 +36,8 @@ from tests.spark.exporting import dying
 master, store, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 spark = make_session(master, {"spark.local.dir": sys.argv[4]})
 for to, step, split, mark, kill in calls:
-    work = dying(step, split, mark, kill or str(os.getpid()))
-    write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
+    with dying(step, split, mark, kill or str(os.getpid())):
+        write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent)
     print("whole", to)
 spark.stop()
 """.replace("FILE_BYTES", str(FILE_BYTES))
