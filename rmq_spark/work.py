@@ -33,6 +33,7 @@ WORKS: Final[Mapping[str, str]] = {
     "manifest": "rmq_spark.jobs.export:LISTED",
     "queueRuns": "rmq_spark.jobs.rebuild_rounds:BUILT",
     "audited": "rmq_spark.jobs.audit_work:AUDITED",
+    "queuePieces": "rmq_spark.jobs.rebuild_shuffle:GATHERED",
     "compared": "rmq_spark.jobs.rebuild_queues:COMPARING",
 }
 """Table -> module and the name of its `Work` there."""

@@ -71,15 +71,15 @@ def read(given: Given, numbered: tuple[int, Any]) -> Iterator[pa.RecordBatch]:
 AUDITED: Final = Work(schema, read, parameters={"how": str, "shared": str})
 
 
-def batches(rows: Iterator[Row], kind: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Not too many at once, nor too large."""
+def batches(rows: Iterator[Row], kind: pa.Schema, large: str = "held") -> Iterator[pa.RecordBatch]:
+    """Not too many at once, nor too large.  large: the column with bytes."""
     import pyarrow as pa
 
     held: list[Row] = []
     size = 0
     for row in rows:
         held.append(row)
-        size += len(row.get("held") or b"")
+        size += len(row.get(large) or b"")
         if len(held) >= ROWS_AT_ONCE or size >= ROWS_BYTES:
             yield pa.RecordBatch.from_pylist(held, kind)
             held, size = [], 0

@@ -54,6 +54,9 @@ PARAMETERS: Final = (
         metavar="NAME",
         is_many=True,
     ),
+    Parameter(
+        "shuffle", bool, "Bring the units of each file together and put it whole: then DIR may be a URI (s3://bucket/queues)."
+    ),
     Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
 )
 EXAMPLES: Final = ("/data/broker-a/store --to /data/rebuilt", "/data/broker-a/store --to /data/rebuilt --compare")
@@ -83,7 +86,17 @@ def rebuild_queues(spark: SparkSession, paths: Any, **options: Any) -> DataFrame
 def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """Makes the queues; a row for each of them and of the store's own: outcome, units, differentUnits, the first difference."""
     given, rest = arguments_of(PARAMETERS, options)
+    check_comparable(given)
     return compared(spark, *build(spark, source_of(paths, rest), given, silent))
+
+
+def check_comparable(given: Mapping[str, Any]) -> None:
+    """Raises `BadOption`: what was made is read where queues of stores are."""
+    from rmq_columns import BadOption
+    from rmq_columns.files.filesystem import local_path
+
+    if given["shuffle"] and local_path(given["to"]) is None:
+        raise BadOption("compare: of queues on a disk only; make them in a directory")
 
 
 def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
@@ -162,6 +175,8 @@ COMPARING: Final = Work(_compared_schema, _compared)
 @keeps
 def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """For the command line."""
+    if given["compare"]:
+        check_comparable(given)
     options, made = build(spark, source, given, progress)
     queues = [(one, key, queue) for one in made for key, queue in one.queues.items()]
     damaged = sum(one.damaged_bytes for one in made)
