@@ -81,9 +81,10 @@ def main(store: str, directory: str, outcome: str, *more: str) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     meeting = Path(directory) / "meeting"
     meeting.mkdir(parents=True)
+    named = by_name(spark, store)  # before anything registers the format
     seen = cluster_probe.called(spark, partial(cluster_probe.look, str(meeting)), list(range(4)), cluster_probe.SEEN)
     found: dict[str, Any] = {"driver": rmq_columns.__file__, "seen": [row.asDict() for row in seen.collect()]}
-    found["named"] = by_name(spark, store)
+    found["named"] = named
     register(spark)
     found["format"] = rows(spark.read.format("rocketmq_store").options(**OPTIONS).load(store))
     options = parse_options({**OPTIONS, "path": store})
