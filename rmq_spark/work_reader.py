@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rmq_spark.needs import need
 from rmq_spark.options import located
-from rmq_spark.work import SPLITS, Work, given_of, of_text, work_of
+from rmq_spark.work import SPLITS, Work, given_of, of_text, pickled, unpickled, work_of
 from rmq_spark.worker import settle
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class WorkReader(DataSourceReader):
         self.table, self.options = table, dict(options)
 
     def partitions(self) -> list[InputPartition]:
-        """A partition for each split.  Raises `BadOption`, `CannotRead`, `MissingPackage`."""
+        """A partition for each split, packed: small tasks are sent fast.  Raises `BadOption`, `CannotRead`, `MissingPackage`."""
         from rmq_columns import BadOption
 
         need()
@@ -39,12 +39,12 @@ class WorkReader(DataSourceReader):
         work = self._work()
         given = given_of(work, self.options)
         if SPLITS in self.options:
-            return [InputPartition(one) for one in of_text(self.options[SPLITS])]
+            return [InputPartition(pickled(one)) for one in of_text(self.options[SPLITS])]
         if work.plan is None:
             raise BadOption(f"{self.table}: the option {SPLITS}")
         own = {name.lower() for name in work.parameters}
         rest = {name: value for name, value in self.options.items() if name.lower() not in own}
-        return [InputPartition(one) for one in work.plan(given, located({**rest, "table": work.of}))]
+        return [InputPartition(pickled(one)) for one in work.plan(given, located({**rest, "table": work.of}))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
@@ -53,7 +53,7 @@ class WorkReader(DataSourceReader):
         need()
         settle()
         work = self._work()
-        yield from work.read(given_of(work, self.options), partition.value)
+        yield from work.read(given_of(work, self.options), unpickled(partition.value))
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the parameters with the reader, which goes to an executor once, and their split with their partition."""

@@ -30,6 +30,9 @@ PIECE_BYTES_MAX: Final = 2 << 30
 SMALL_PIECE_BYTES: Final = 16 << 20
 """Of queues and index, at least."""
 
+OPENED_BYTES: Final = 8 << 10
+"""What might be read in the time that it takes to open a file, and to say something of it."""
+
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(what is done, how, pieces) -> their answers in order.  How: a function, or a `Sharing`."""
 
@@ -182,7 +185,7 @@ def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, ru
         if with_index:
             tasks += [(number, task) for task in one.whole.index_tasks()]
     size = sum(task.size for _, task in tasks) // count if count else 0
-    pieces = list(_packed(tasks, lambda task: task[1].size, max(size, SMALL_PIECE_BYTES)))
+    pieces = list(_packed(tasks, lambda task: task[1].size + OPENED_BYTES, max(size, SMALL_PIECE_BYTES)))
     of_pieces = (
         run("queues and index", check_small, pieces)
         if callable(run)

@@ -89,7 +89,7 @@ class QueueSums:
 
         said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="log", shared=as_text(work.shared))
         if any(known.queue_file_bytes for known in work.shared):
-            said = self._kept(said)
+            said = self._kept(said).coalesce(int(self._spark.conf.get("spark.sql.shuffle.partitions")))
             self._wanted.append(said.where(F.col("kind") == WANTED))
             said = said.where(F.col("kind") != WANTED)
         edges = F.array_sort(F.collect_list(F.struct(*_EDGE))).alias("edges")

@@ -85,7 +85,8 @@ class Writing:
         import pyarrow as pa
 
         from rmq_columns.export.destination import destination
-        from rmq_columns.rebuild.pieces import checked, whole_file
+        from rmq_columns.rebuild.pieces import whole_file
+        from rmq_spark.jobs.rebuild_directory import checked
 
         there = destination(self._to)
         checked(there, self._to, self._run)
@@ -99,7 +100,8 @@ def build_by_shuffle(spark: SparkSession, made: Sequence[Made], tasks: Sequence[
 
     Raises `CannotRead`, `CannotWrite`, and what tasks raise.
     """
-    from rmq_columns.rebuild.pieces import begin, end, print_of, resumed
+    from rmq_columns.rebuild.pieces import print_of
+    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
 
     to, run = made[0].plan.to, made[0].plan.run
     begin(to, run, [getattr(one.plan.target, "inside", "") for one in made])

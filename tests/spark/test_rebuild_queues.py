@@ -195,7 +195,7 @@ def test_a_run_that_failed_goes_on(spark: Any, tmp_path: Path) -> None:
         raise OSError("planted")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rmq_columns.rebuild.pieces.end", end)
+        patch.setattr("rmq_spark.jobs.rebuild_directory.end", end)
         with pytest.raises(OSError, match="planted"):
             job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
     gone, kept, *_ = sorted(path for path in to.rglob("0*") if path.is_file())
@@ -228,7 +228,7 @@ def test_to_s3(spark: Any, tmp_path: Path, bucket: str) -> None:
 
 def test_whoever_is_at_work_is_asked(tmp_path: Path) -> None:
     """A task of a start that another took over writes nothing; nor is a directory taken that is somebody else's."""
-    from rmq_columns.rebuild.pieces import begin, end
+    from rmq_spark.jobs.rebuild_directory import begin, end
     from rmq_spark.jobs.rebuild_shuffle import Writing
 
     to = str(tmp_path / "to")
