@@ -20,6 +20,7 @@ from rmq_wire.bodies.heartbeat import TAG, SubscriptionData
 from rmq_wire.java import string_hash
 from rmq_wire.message import stored_properties
 from rmq_wire.properties import find
+from rmq_wire.property_values import SeenValues
 from rmq_wire.sql92.errors import TooMuch
 from rmq_wire.sql92.selector import Selector, compiled, keep, unread_characters
 
@@ -66,8 +67,11 @@ class PropertyFilter(asked.UnitFilter):
 
     def add_wanted(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
-    ) -> None:
-        self.selector.add_selected(log, base, positions, sizes, found, most)
+    ) -> Sequence[asked.NumbersMet]:
+        return self.selector.add_selected(log, base, positions, sizes, found, most)
+
+    def value_verdicts(self) -> Sequence[tuple[SeenValues, bytes]]:
+        return self.selector.value_verdicts()
 
     def evaluated(self) -> int:
         return self.selector.evaluated_stored()

@@ -1,8 +1,8 @@
 """What follows the body in stored units, for many units: the length of the topic, then topic and properties, to the end.
 
 A unit's body is as long as that of the last unit of its size, mostly.  So a struct is kept for each size, which takes the head,
-the size of the body and what follows it in one step; the head tells whether that was right.  Whatever else a unit may be, of
-version 2, with wide hosts, with lengths that lead out of it, gets the properties that `stored_properties` finds.
+the size of the body and what follows it in one step; magic and sysFlag tell whether that was right.  Whatever else a unit may be,
+of version 2, with wide hosts, with lengths that lead out of it, gets the properties that `stored_properties` finds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from typing import Any, Final
 from rmq_wire.layout.message import BORN_V6, FIXED, MAGIC_V1, MAGIC_V2
 from rmq_wire.message import PROPERTIES_LENGTH, TOPIC_LENGTHS, stored_properties
 
-MAGIC_AT: Final = 3
-"""In the head: the lowest byte of the magic."""
-SYS_FLAG_AT: Final = FIXED[0].at["sys_flag"] - FIXED[0].at["magic"] + 3
-"""The same of the sysFlag, which has the widths of the hosts."""
 V2_BYTE: Final = MAGIC_V2 & 0xFF
+"""Of the magic, its lowest byte."""
 FLAGS_END: Final = BORN_V6
 """Of a sysFlag's lowest byte: from here on it may have wide hosts."""
 LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
@@ -30,12 +27,14 @@ NOBODY: Final = -(1 << 40)
 Unpack = Callable[[memoryview, int], tuple[Any, ...]]
 Tail = tuple[int, bytes]
 """(bytes of the topic, what begins with it)"""
+_LOW_BYTES: Final = ("magic", "sys_flag")
 _FIXED_BYTES: Final = FIXED[0].size
 _TOPIC_LENGTH: Final = TOPIC_LENGTHS[MAGIC_V1]
 
 
 class Tails(dict[int, tuple[Unpack, int]]):
-    """Size of a unit -> what takes (head, body size, topic size, tail) of it, and the body size for which the last two are right.
+    """Size of a unit -> what takes of it (lowest byte of the magic, that of the sysFlag, body size, topic size, tail), and the
+    body size for which the last two are right.
 
     Who finds none calls `learn`.
     """
@@ -60,15 +59,15 @@ class Tails(dict[int, tuple[Unpack, int]]):
         if len(self) >= SIZES_MAX:
             self.clear()
         behind = size - _FIXED_BYTES - _TOPIC_LENGTH.size - body_size
-        known = self[size] = FIXED[0].and_behind("magic", body_size, _TOPIC_LENGTH, behind).unpack_from, body_size
+        known = self[size] = FIXED[0].and_behind(_LOW_BYTES, body_size, _TOPIC_LENGTH, behind).unpack_from, body_size
         return known
 
-    def cut(self, unit: memoryview, head: bytes, body_size: int) -> Tail:
+    def cut(self, unit: memoryview, magic: int, flags: int, body_size: int) -> Tail:
         """Of a unit whose body has another size, or which is none of the usual ones.  Raises BadRecord."""
         size = len(unit)
         topic_at = _FIXED_BYTES + body_size + _TOPIC_LENGTH.size
         is_usual = body_size >= 0 and topic_at + LENGTH_BYTES <= size
-        if not is_usual or head[SYS_FLAG_AT] >= FLAGS_END or head[MAGIC_AT] == V2_BYTE:
+        if not is_usual or flags >= FLAGS_END or magic == V2_BYTE:
             return as_tail(unit)
         if self._bodies.get(size) == body_size:
             self._keep(size, body_size)
@@ -86,7 +85,7 @@ def as_tail(unit: memoryview) -> Tail:
 
 
 def _nothing(_log: memoryview, _at: int) -> tuple[Any, ...]:
-    return b"", -1, 0, b""
+    return 0, 0, -1, 0, b""
 
 
 TAILS: Final = Tails()

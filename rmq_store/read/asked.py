@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmq_store.settings import StoreSettings
+from rmq_wire.property_values import SeenValues
 
 _WORD = 1 << 32
 _HALF = 1 << 31
@@ -17,6 +18,10 @@ _HALF = 1 << 31
 
 UNITS_MAX: Final = 800
 """Units that one read shows to a filter: `maxFilterMessageSize` of 16,000 bytes of the queue.  A larger one does not count."""
+
+
+NumbersMet = tuple[SeenValues, bytes]
+"""Values of a property in units that lie one behind the other in a queue: a number for each unit, 0 where it is not known."""
 
 
 class UnitFilter:
@@ -42,16 +47,24 @@ class UnitFilter:
 
     def add_wanted(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
-    ) -> None:
+    ) -> Sequence[NumbersMet]:
         """Add (position, size) of those units that are wanted to `found`, until it has `most`; `log` begins at `base`.
 
-        All of them lie within `log`, and none is looked at before it is its turn.
+        All of them lie within `log`, and none is looked at before it is its turn.  Returns what may be remembered of them.
         """
         for at, size in zip(positions, sizes, strict=True):
             if self.wants(log[at - base : at - base + size]):
                 found.append((at, size))
                 if len(found) >= most:
-                    return
+                    break
+        return ()
+
+    def value_verdicts(self) -> Sequence[tuple[SeenValues, bytes]]:
+        """For each property that counts REFUSED, LOOK or WANTED by the number of its value; a unit is wanted if all say so.
+
+        Nothing where the values of single properties do not tell.
+        """
+        return ()
 
 
 class Asked(NamedTuple):

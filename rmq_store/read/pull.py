@@ -20,12 +20,14 @@ from rmq_store.queues.queues import Queues
 from rmq_store.queues.search import first_from, first_kept
 from rmq_store.read import batch_pull
 from rmq_store.read.asked import Asked, Limits, UnitFilter
+from rmq_store.read.columns import Columns
 from rmq_store.read.selection import Selection
 from rmq_store.results import GetStatus, Read
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
 from rmq_wire.layout.flat import Packed
+from rmq_wire.property_values import LOOK
 from rmq_wire.store_names import offset_of
 
 PULL_BYTES_MIN: Final = 100
@@ -34,10 +36,13 @@ PULL_BYTES_MAX: Final = 128 * MEBIBYTE
 PIECE_UNITS: Final = 64
 """Units that a filter is shown first, then twice as many each time: what selects half of them needs no more."""
 PIECE_UNITS_MAX: Final = 256
+PIECE_UNITS_MIN: Final = 8
+"""Also where less is not known: each piece costs as much as looking at so many."""
 PIECES_MAX: Final = 16
 """Of one read; a filter that may be asked about few units gets small ones."""
 BLOCK_UNITS: Final = 32
 _TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
+_LOOK: Final = bytes([LOOK])
 _NO_SKIP: Final = -1
 _HALF: Final = 1 << 31
 
@@ -54,6 +59,7 @@ class QueueReader:
         self._statistics = statistics
         self._file_bytes = settings.mapped_file_size_commit_log
         self._limits = Limits(settings)
+        self.columns = Columns()
         self._structs: dict[int, Packed] = {}
         """by number of units; a pull has 32 at most, and a filter looks at 256"""
 
@@ -174,10 +180,30 @@ class QueueReader:
         bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
         selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max)
         written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
-        rows_left = asked.evaluated_max()
-        offset, count = asked.offset, min(PIECE_UNITS, matches.rows_max)
+        evaluated_max, may_ask = -1, matches.rows_max
+        offset, count = asked.offset, min(PIECE_UNITS, may_ask)
+        verdicts = matches.value_verdicts()
+        said = self.columns.say(queue, offset, left, verdicts) if verdicts else b""
         for _ in range(PIECES_MAX):
+            if known := _known(said):
+                data = queue.read(offset, known)
+                passed = selection.recall(data, said[:known], floor, written)
+                if passed is None:
+                    said = b""
+                else:
+                    self._keep(queue, offset, selection)
+                    offset += passed
+                    left -= passed
+                    if left <= 0 or selection.is_full:
+                        break
+                    floor = QUEUE_UNIT.unpack_from(data, (known - 1) * UNIT_BYTES)[0] + 1
+                    said = said[known:]
+                    count = min(PIECE_UNITS, may_ask)
+            if evaluated_max < 0:
+                evaluated_max = asked.evaluated_max()
             count = min(count, left)
+            if said:
+                count = min(count, max(count - len(said[:count].lstrip(_LOOK)), PIECE_UNITS_MIN))
             numbers = self._unpack(queue.read(offset, count), count)
             positions, sizes = numbers[0::2], numbers[1::2]
             if (
@@ -192,14 +218,22 @@ class QueueReader:
                 return None
             offset += looked
             left -= looked
-            may_ask = rows_left - matches.evaluated()
+            said = said[looked:]
+            may_ask = evaluated_max - matches.evaluated()
             if looked < count or left <= 0 or may_ask <= 0 or selection.is_full:
                 break
             floor = positions[-1] + 1
             count = min(selection.units_to_go(2 * count), PIECE_UNITS_MAX, may_ask)
+        self._keep(queue, offset, selection)
         found, size = selection.found, selection.size
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         return self._read(queue, status, offset, found, size, False, selection.chunks())
+
+    def _keep(self, queue: ConsumeQueue, end: int, selection: Selection) -> None:
+        """Remember what was met in the units before `end`, as far back as they were looked at one after the other."""
+        units, met = selection.take_met()
+        if met:
+            self.columns.keep(queue, end - units, met)
 
     def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
         packed = self._structs.get(count)
@@ -327,6 +361,12 @@ def _first_kept(queue: ConsumeQueue, offset: int, position: int) -> int:
         if queue.is_batch:
             raise
         return first_from(offset, min(queue.max_offset, offset + queue.units_to_file_end(offset)), position, queue.read)
+
+
+def _known(said: bytes) -> int:
+    """Of how many units, from the first one on, it is known whether they are wanted."""
+    at = said.find(LOOK)
+    return at if at >= 0 else len(said)
 
 
 def _units_without(accepts: frozenset[int], data: bytes) -> int:

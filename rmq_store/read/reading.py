@@ -61,6 +61,10 @@ class Reading:
         """
         return self._pull.read(topic, queue_id, offset, max_count, max_bytes, accepts, matches)
 
+    def forget_values(self) -> None:
+        """What filters have met so far (`rmq_store.read.columns`): for those who measure what it is worth."""
+        self._pull.columns.forget()
+
     def queue_unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one visible entry of a queue; the caller knows its bounds. Raises Cold."""
         return self.queue_units(topic, queue_id, offset, 1)[0]

@@ -12,11 +12,16 @@ from itertools import pairwise
 from typing import Final
 
 from rmq_store.disk.disk import Buffer
+from rmq_store.layouts import QUEUE_UNITS
 from rmq_store.log.reader import BLOCK_BYTES, LogReader
-from rmq_store.read.asked import UnitFilter
+from rmq_store.queues.consume_queue import UNIT_BYTES
+from rmq_store.read.asked import NumbersMet, UnitFilter
+from rmq_wire.property_values import WANTED
 
 SPARE_UNITS: Final = 8
 """More than it takes: two reads cost more than one that is too long."""
+_PLACE: Final = QUEUE_UNITS.rows(1, "physical_offset", "size").unpack_from
+_SIZE_AT: Final = QUEUE_UNITS.at["size"]
 
 
 class Selection:
@@ -26,7 +31,11 @@ class Selection:
         self.found: list[tuple[int, int]] = []
         self.size = 0
         self.is_full = False
+        self.met: list[NumbersMet] = []
+        """What was met in all units that were looked at since it was empty; empty as well where that cannot be told."""
+        self._met_units = 0
         self._looked = 0
+        self._recalled = False
         self._reader = reader
         self._file_bytes = file_bytes
         self._matches = matches
@@ -54,20 +63,56 @@ class Selection:
         self._looked += begin
         return begin
 
+    def recall(self, data: bytes, said: bytes, floor: int, written: int) -> int | None:
+        """Take what is wanted of the units in `data`, of which is known what the filter says.
+
+        Returns how many were passed: all, unless it is full now.  None, and nothing is taken, when that takes a closer look: the
+        first unit lies before `floor`, they are not in order, or might be too many bytes.
+        """
+        count = len(said)
+        last = _PLACE(data)[0]
+        if last < floor:
+            return None
+        last -= 1
+        found: list[tuple[int, int]] = []
+        room, at, size = self._count_max - len(self.found), -1, 0
+        while room:
+            at = said.find(WANTED, at + 1)
+            if at < 0:
+                break
+            position, unit_bytes = _PLACE(data, at * UNIT_BYTES)
+            if position <= last:
+                return None
+            last = position
+            size += unit_bytes
+            found.append((position, unit_bytes))
+            room -= 1
+        passed = count if room else at + 1
+        if found and last + found[-1][1] > written:
+            return None
+        if self.size + size + _larger_than_all(data[: passed * UNIT_BYTES]) > self._bytes_max:
+            return None
+        self.found += found
+        self.size += size
+        self.is_full = not room
+        self._recalled = self._recalled or bool(found)
+        self._looked += passed
+        return passed
+
     def units_to_go(self, units: int) -> int:
         """How many units it takes to fill it, when those that come are like those that were looked at; `units` at most."""
         count = len(self.found)
         return min(units, self._looked * (self._count_max - count) // count + SPARE_UNITS) if count else units
 
     def chunks(self) -> list[Buffer] | None:
-        """Views of what it has, all of it in memory; None when that is not in one file."""
+        """Views of what it has; None when that is not in one file, or not known to be in memory."""
         found = self.found
         if not found:
             return []
         first, (last, last_bytes) = found[0][0], found[-1]
         base = first - first % self._file_bytes
         end = last + last_bytes
-        if end > base + self._file_bytes:
+        if end > base + self._file_bytes or (self._recalled and not self._reader.is_hot(first, end)):
             return None
         log = self._reader.map_of(base)
         if end - first == self.size and all(at + size == following for (at, size), (following, _) in pairwise(found)):
@@ -98,12 +143,38 @@ class Selection:
                 most = count + 1
                 if found:
                     stop = next((at for at in range(begin, end) if self.size + sizes[at] > bytes_max), end)
-            self._matches.add_wanted(log, base, positions[begin:stop], sizes[begin:stop], found, most)
+            met = self._matches.add_wanted(log, base, positions[begin:stop], sizes[begin:stop], found, most)
             self.size += sum(size for _, size in found[count:])
-            begin = stop if len(found) < most else bisect_right(positions, found[-1][0])
+            end_of_look = stop if len(found) < most else bisect_right(positions, found[-1][0])
+            self._note(met, end_of_look - begin)
+            begin = end_of_look
             self.is_full = len(found) >= count_max or begin == stop < end
             if self.is_full or begin == end:
                 return begin
+
+    def take_met(self) -> tuple[int, list[NumbersMet]]:
+        """(number of units, what was met in them); the next units are another run."""
+        taken = self._met_units, self.met
+        self._met_units, self.met = 0, []
+        return taken
+
+    def _note(self, met: Sequence[NumbersMet], units: int) -> None:
+        """What was met in so many units more."""
+        if not self._met_units:
+            self.met = [*met]
+        elif self.met:
+            more = dict(met)
+            self.met = [(values, numbers + more[values]) for values, numbers in self.met if values in more]
+        self._met_units += units
+
+
+def _larger_than_all(data: bytes) -> int:
+    """A size that is larger than that of each of these queue units, by 64 KiB or less."""
+    count = len(data) // UNIT_BYTES
+    highest, high = data[_SIZE_AT::UNIT_BYTES], data[_SIZE_AT + 1 :: UNIT_BYTES]
+    if highest == high == bytes(count):
+        return 1 << 16
+    return (max(highest) << 24) + (max(high) + 1 << 16)
 
 
 def _end_of(positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:

@@ -8,6 +8,7 @@ of many records in a row, and of the lengths that stand before variable fields.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct as Packed
 from struct import calcsize
 from typing import Any, NamedTuple
@@ -55,12 +56,19 @@ class Flat(NamedTuple):
         )
         return Packed(">" + one * count)
 
-    def and_behind(self, first: str, skipped: int, length: Packed, taken: int) -> Packed:
-        """Four values: the bytes from this field up to the last one, the last one, which is a number; and, when so many bytes
-        behind the layout are skipped, a length, and so many bytes more.
+    def and_behind(self, numbers: Sequence[str], skipped: int, length: Packed, taken: int) -> Packed:
+        """Of each of these numbers its lowest byte, 0 to 255; the last field; and, when so many bytes behind the layout are
+        skipped, a length, and so many bytes more.
+
+        The numbers are in the layout's order, and none is the last field.
         """
-        start, end = self.at[first], self.at[self.names[-1]]
-        return Packed(f">{start}x{end - start}s{self.codes[-1]}{skipped}x{length.format.removeprefix('>')}{taken}s")
+        code, reached = "", 0
+        for name in numbers:
+            lowest = self.at[name] + self.field(name).size - 1
+            code += f"{lowest - reached}xB"
+            reached = lowest + 1
+        last = self.names[-1]
+        return Packed(f">{code}{self.at[last] - reached}x{self.codes[-1]}{skipped}x{length.format.removeprefix('>')}{taken}s")
 
 
 def flat(layout: Struct) -> Flat:

@@ -1,8 +1,7 @@
 """Conditions over stored properties: a selector, or one of those that it joins by AND, which may be asked in any order.
 
-A condition remembers what it answered: by the values that it looks at, and, when it looks at one property alone, by the bytes
-from the property's mark on, as many as the longest value met so far needs.  So that most messages cost a search and a look-up,
-and nothing of them is decoded.
+A condition remembers what it answered: by the values that it looks at, and, when it looks at one property alone, by the number
+that its value has (`rmq_wire.property_values`).  So most messages cost a search and a look-up, and nothing of them is decoded.
 
 Java: `ExpressionMessageFilter.isMatchedByCommitLog`; the chain of AND is `LogicExpression.createAND`.
 """
@@ -13,27 +12,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmq_wire.properties import finder, mark_of
+from rmq_wire.property_values import ABSENT, LOOK, NARROW_MAX, REFUSED, VALUES_MAX, WANTED, SeenValues, seen_values
 from rmq_wire.sql92.errors import NotComparable
 from rmq_wire.sql92.expressions import Chain, Node, Properties, Property
 
 KNOWN_MAX: Final = 512
 KNOWN_CHARACTERS_MAX: Final = 128
 """Longer values are evaluated each time, so that what a selector remembers stays below some 100 KiB."""
-WINDOW_VALUE_MAX: Final = 48
-"""Longer values are not looked up by the bytes around them."""
-MARK_MAX: Final = 256
-"""Nor are those of properties with longer names: each answer would keep the name once more."""
-LOOK: Final = 2
-"""Neither True nor False: of a message in which the mark is not."""
-_PAIR_END: Final = b"\x02"
+_NOTHING_KNOWN: Final = (LOOK,) * (ABSENT + 1 + VALUES_MAX)
 
 
 class Condition:
-    """`names`: the properties that it looks at.  `mark`: what stands before the value of its only one; else, or if that is long,
-    empty.
-    """
+    """`names`: the properties that it looks at.  `seen`: the values of its only one; else they have no numbers."""
 
-    __slots__ = ("_absent", "_evaluate", "_known", "_values", "evaluated", "mark", "names", "width", "windows")
+    __slots__ = ("_by_number", "_evaluate", "_generation", "_known", "_values", "evaluated", "names", "seen", "verdicts")
 
     def __init__(self, node: Node, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -43,13 +35,12 @@ class Condition:
         self._values = finder([name.encode() for name in self.names])
         self._known: dict[tuple[bytes | None, ...], bool] = {}
         """Answers by the values as they are stored: most messages differ in few of those that count."""
-        mark = mark_of(self.names[0].encode()) if len(self.names) == 1 else b""
-        self.mark = mark if len(mark) <= MARK_MAX else b""
-        self.width = len(self.mark)
-        """bytes of a window, which begins with the mark; it only grows"""
-        self.windows: dict[bytes, int] = {b"": LOOK}
-        """Answers by windows that hold the whole value: with the byte that ends it, or shorter than `width`, at the very end."""
-        self._absent: bool | None = None
+        self.seen: SeenValues = seen_values(mark_of(self.names[0].encode()) if len(self.names) == 1 else b"")
+        self.verdicts: list[int] = [*_NOTHING_KNOWN]
+        """REFUSED, LOOK or WANTED, by the number of the value."""
+        self._generation = self.seen.generation
+        self._by_number = b""
+        """The same of numbers up to 255; empty when it is not made yet."""
 
     def evaluate(self, properties: Properties) -> bool | None:
         """True, False or None, unknown.  Raises NotComparable."""
@@ -64,7 +55,9 @@ class Condition:
 
     def matches_stored(self, properties: bytes) -> bool:
         """The same of the properties as they are stored, of which only those are read that count."""
-        values = self._values(properties)
+        return self._matches_values(self._values(properties))
+
+    def _matches_values(self, values: tuple[bytes | None, ...]) -> bool:
         known = self._known.get(values)
         return known if known is not None else self._learn(values)
 
@@ -78,50 +71,33 @@ class Condition:
             self._known[values] = matches
         return matches
 
-    def matches_tail(self, tail: bytes, at: int) -> bool:
-        """The same of the stored properties that begin at `at` in these bytes and reach to their end; one byte is before them."""
-        mark, width = self.mark, self.width
-        if not mark:
-            return self.matches_stored(tail[at:])
-        mark_at = tail.rfind(mark, at - 1)
-        if mark_at >= 0:
-            window = tail[mark_at : mark_at + width]
-        elif tail.startswith(mark[1:], at):
-            mark_at = at - 1
-            window = _PAIR_END + tail[at : mark_at + width]
-        else:
-            return self.matches_absent()
-        known = self.windows.get(window)
-        return known == 1 if known is not None else self._learn_window(tail, at, mark_at)
+    def matches_tail(self, tail: bytes, at: int, number: int) -> bool:
+        """The same of the stored properties that begin at `at` in these bytes and reach to their end; `number`: of the value."""
+        return self.verdict(number) == WANTED if number else self.matches_stored(tail[at:])
 
-    def matches_absent(self) -> bool:
-        """Whether a message without its properties is selected."""
-        if self._absent is None:
-            self._absent = self.matches({})
-        return self._absent
+    def verdict(self, number: int) -> int:
+        """REFUSED or WANTED: what it says of messages whose value has this number, 0 excepted."""
+        self.refresh()
+        verdict = self.verdicts[number]
+        if verdict == LOOK:
+            verdict = WANTED if self._matches_values((self.seen.values[number],)) else REFUSED
+            self.verdicts[number] = verdict
+            self._by_number = b""
+        return verdict
 
-    def _learn_window(self, tail: bytes, at: int, mark_at: int) -> bool:
-        """The mark, or what would be one if the pair were not the first, stands at `mark_at`, and nowhere behind it."""
-        start = mark_at + len(self.mark)
-        end = tail.find(_PAIR_END, start)
-        value = tail[start:end] if end >= 0 else tail[start:]
-        if not value:  # of such a pair nothing counts, but of one before it
-            self.evaluated += 1
-            return self.matches_stored(tail[at:])
-        values = (value,)
-        known = self._known.get(values)
-        matches = known if known is not None else self._learn(values)
-        size = len(value)
-        if size <= WINDOW_VALUE_MAX:
-            width = self.width
-            if start + size >= mark_at + width:
-                width = self.width = start + size + 1 - mark_at
-            windows = self.windows
-            if len(windows) > KNOWN_MAX:
-                windows.clear()
-                windows[b""] = LOOK
-            windows[self.mark + tail[start : mark_at + width]] = int(matches)
-        return matches
+    def by_number(self) -> bytes:
+        """REFUSED, LOOK or WANTED by numbers from 0 to 255."""
+        self.refresh()
+        if not self._by_number:
+            self._by_number = bytes(self.verdicts[: NARROW_MAX + 1])
+        return self._by_number
+
+    def refresh(self) -> None:
+        """Forget verdicts on numbers that mean something else now."""
+        if self._generation != self.seen.generation:
+            self._generation = self.seen.generation
+            self.verdicts[:] = _NOTHING_KNOWN
+            self._by_number = b""
 
 
 def conditions_of(node: Node) -> list[Condition]:

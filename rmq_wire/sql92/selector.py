@@ -11,18 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rmq_wire.sql92.conditions import LOOK, Condition, conditions_of
+from rmq_wire.property_values import LOOK, NARROW_MAX, NO_NUMBER, SeenValues
+from rmq_wire.sql92.conditions import Condition, conditions_of
 from rmq_wire.sql92.errors import RUNTIME, SelectorError, TooMuch
 from rmq_wire.sql92.grammar import parse
-from rmq_wire.unit_tails import (
-    FLAGS_END,
-    LENGTH_BYTES,
-    MAGIC_AT,
-    SYS_FLAG_AT,
-    TAILS,
-    V2_BYTE,
-    as_tail,
-)
+from rmq_wire.unit_tails import FLAGS_END, LENGTH_BYTES, TAILS, V2_BYTE, as_tail
 
 CHARACTERS_MAX: Final = 16_384
 """See docs/limits.md."""
@@ -49,58 +42,91 @@ class Selector(Condition):
         """Units for which `add_selected` had to evaluate something that it did not know."""
         return self.evaluated + sum(condition.evaluated for condition in self._conditions if condition is not self)
 
+    def value_verdicts(self) -> Sequence[tuple[SeenValues, bytes]]:
+        """For each condition the values that it looks at, and what it says of them by numbers from 0 to 255, as far as it knows.
+
+        Nothing when numbers do not tell, or before the first message was shown.
+        """
+        found = []
+        for condition in self._conditions:
+            if condition.seen.is_wide:
+                return ()
+            found.append((condition.seen, condition.by_number()))
+        return found
+
     def add_selected(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
-    ) -> None:
+    ) -> Sequence[tuple[SeenValues, bytes]]:
         """Add (position, size) of those units that are selected to `found`, until it has `most`; `log` begins at `base`.
 
-        All of them lie within `log`.  None is looked at before it is its turn.  Raises BadRecord.
+        All of them lie within `log`.  None is looked at before it is its turn.  Returns what was met in them: numbers of the
+        values of a property, one for each unit that was looked at, 0 where it is not known.  Raises BadRecord.
         """
         if not self._conditions:
             conditions = conditions_of(self._node)
             self._conditions = conditions if 1 < len(conditions) <= CONDITIONS_MAX else [self]
         first, *others = self._conditions
-        mark, windows, width, tails = first.mark, first.windows, first.width, TAILS
-        passed = 0
+        for condition in self._conditions:
+            condition.refresh()
+        seen, verdicts, tails = first.seen, first.verdicts, TAILS
+        mark, windows, width = seen.mark, seen.windows, seen.width
+        numbers: list[int] = []
+        passed, last_size = 0, -1
+        rest = [(other, other.seen, other.seen.windows, other.verdicts, bytearray(len(sizes))) for other in others]
         rejected = dict.fromkeys(others, 0)
         for at, size in zip(positions, sizes, strict=True):
             start = at - base
-            try:
-                unpack, expected_size = tails[size]
-            except KeyError:
-                unpack, expected_size = tails.learn(log[start : start + size])
-            head, body_size, topic_size, tail = unpack(log, start)
-            if body_size != expected_size or head[SYS_FLAG_AT] >= FLAGS_END or head[MAGIC_AT] == V2_BYTE:
-                topic_size, tail = tails.cut(log[start : start + size], head, body_size)
+            if size != last_size:  # mostly they are all of one
+                last_size = size
+                try:
+                    unpack, expected_size = tails[size]
+                except KeyError:
+                    unpack, expected_size = tails.learn(log[start : start + size])
+            magic, flags, body_size, topic_size, tail = unpack(log, start)
+            if body_size != expected_size or flags >= FLAGS_END or magic == V2_BYTE:
+                topic_size, tail = tails.cut(log[start : start + size], magic, flags, body_size)
+                last_size = -1
             mark_at = tail.rfind(mark, topic_size + 1)
             try:
-                known = windows[tail[mark_at : mark_at + width]]
+                number = windows[tail[mark_at : mark_at + width]]
+                verdict = verdicts[number]
             except KeyError:
-                known = LOOK
-            if not known:
+                number, verdict = NO_NUMBER, LOOK
+            numbers.append(number)
+            if not verdict:
                 continue
-            if known == LOOK:
+            if verdict == LOOK:
                 if topic_size < 0:
                     topic_size, tail = as_tail(log[start : start + size])
-                if not first.matches_tail(tail, topic_size + LENGTH_BYTES):
-                    width = first.width
+                if not number:
+                    number = numbers[-1] = seen.number_of(tail, topic_size + LENGTH_BYTES)
+                    width = seen.width
+                if not first.matches_tail(tail, topic_size + LENGTH_BYTES, number):
                     continue
-                width = first.width
             passed += 1
-            for other in others:
-                mark_at = tail.rfind(other.mark, topic_size + 1)
-                known = other.windows.get(tail[mark_at : mark_at + other.width], LOOK)
-                if not known or (known == LOOK and not other.matches_tail(tail, topic_size + LENGTH_BYTES)):
+            for other, met, numbered, verdicts_of, noted in rest:
+                mark_at = tail.rfind(met.mark, topic_size + 1)
+                try:
+                    number = numbered[tail[mark_at : mark_at + met.width]] or met.number_of(tail, topic_size + LENGTH_BYTES)
+                except KeyError:
+                    number = met.number_of(tail, topic_size + LENGTH_BYTES)
+                if number <= NARROW_MAX:
+                    noted[len(numbers) - 1] = number
+                verdict = verdicts_of[number]
+                if not verdict or (verdict == LOOK and not other.matches_tail(tail, topic_size + LENGTH_BYTES, number)):
                     rejected[other] += 1
                     break
             else:
                 found.append((at, size))
                 if len(found) >= most:
-                    return
+                    break
+        looked = len(numbers)
         for other in others:
-            if rejected[other] * len(sizes) > passed * (len(sizes) - passed):
+            if rejected[other] * looked > passed * (looked - passed):
                 self._conditions = [other, *(one for one in self._conditions if one is not other)]
                 break
+        noted_of = [(met, bytes(noted[:looked])) for _, met, _, _, noted in rest if not met.is_wide]
+        return noted_of if seen.is_wide else [(seen, bytes(numbers)), *noted_of]
 
 
 def compiled(text: str) -> Selector:

@@ -12,7 +12,8 @@ from rmq_wire.errors import BadRecord
 from rmq_wire.layout.message import FIXED, HEAD_FLAT
 from rmq_wire.message import pack_unit, stored_properties
 from rmq_wire.properties import encode
-from rmq_wire.sql92.conditions import KNOWN_MAX, WINDOW_VALUE_MAX
+from rmq_wire.property_values import VALUES_MAX, WINDOW_VALUE_MAX
+from rmq_wire.sql92.conditions import KNOWN_MAX
 from rmq_wire.sql92.selector import Selector
 from rmq_wire.unit_tails import SIZES_MAX, TAILS
 from tests.support import selectors
@@ -162,9 +163,12 @@ def test_bodies_and_topics_cannot_lie() -> None:
 
 
 def test_a_longer_value_is_another_one() -> None:
-    selector, units = Selector("a = '12'"), [unit(b"a\x01%s\x02" % b"1234567"[:size]) for size in range(1, 8)]
-    for _ in range(2):
-        assert selected(selector, units) == ([1], False)
+    for name in (b"longer", b"b\x01x\x02longest"):
+        texts = [b"1234567"[:size] for size in range(1, 8)]
+        selector = Selector(name.rpartition(b"\x02")[2].decode() + " = '12'")
+        units = [unit(b"%s\x01%s\x02" % (name, text)) for text in texts]
+        for _ in range(2):
+            assert selected(selector, units) == ([1], False)
 
 
 @pytest.mark.parametrize("length", [0xFF, 0xFD, 0x80])
@@ -232,8 +236,17 @@ def test_what_is_learned_has_a_limit(make: Callable[[int], bytes]) -> None:
         units = [unit(b"a\x01%d\x02" % (number + more), make(number + more)) for more in range(50)]
         assert selected(selector, units) == ([1 - number] if number <= 1 < number + 50 else [], False)
         assert len(TAILS) <= SIZES_MAX
-        assert all(len(condition.windows) <= KNOWN_MAX + 1 for condition in selector._conditions)
+        assert all(len(condition.seen.windows) <= VALUES_MAX + 1 for condition in selector._conditions)
     assert selector.evaluated_stored() >= 2 * most
+
+
+def test_windows_of_values_that_grow_have_a_limit() -> None:
+    """Each value that is longer than all before makes windows of another width."""
+    selector = Selector("grown = '7'")
+    for size in range(1, WINDOW_VALUE_MAX + 1):
+        units = [unit(b"b\x01x\x02grown\x01%s\x02" % value) for value in (b"y" * size, *(b"%d" % number for number in range(16)))]
+        assert selected(selector, units) == ([8], False)
+        assert len(selector.seen.windows) <= VALUES_MAX + 1
 
 
 def test_a_long_name_is_not_kept_with_each_answer() -> None:
@@ -243,7 +256,7 @@ def test_a_long_name_is_not_kept_with_each_answer() -> None:
         selector = Selector(text % name.decode())
         units = [unit(name + b"\x01%d\x02" % number) for number in range(100)]
         assert selected(selector, units) == ([1], False)
-        kept = sum(len(window) for condition in (selector, *selector._conditions) for window in condition.windows)
+        kept = sum(len(window) for condition in (selector, *selector._conditions) for window in condition.seen.windows)
         assert kept < 1_000
 
 
