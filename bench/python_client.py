@@ -6,6 +6,7 @@
 - *first*: from entering the client's block to the first acknowledged send (Python only: a JVM is slower to start than that).
 - *cold*: the same in a new interpreter with the blocking face, whose first `connect` imports trio and the core; and all of it,
   from the import of the face on.
+- *command*: from the start of a command of `rmq` to the first byte that it prints.
 - *send*: 1 KiB messages, 64 in flight over one connection.
 - *push*: a backlog consumed by listeners that do nothing, default settings: one message a call, 20 listeners at once.
 
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,14 @@ from bench.processes import make_topic
 from tests.support.java import REFERENCE, classpath, java, programs
 
 DEPTH, BYTES, QUEUES = 64, 1_024, 4
-ROWS = ("import", "first", "cold", "send", "push")
+ROWS = ("import", "first", "cold", "command", "send", "push")
+COMMANDS = {
+    "topic list": "topic list",
+    "send": "send {topic} hello",
+    "tail": "tail {topic} --from start -c 1",
+    "consume": "consume {topic} -g command-{round} --from start -c 1",
+    "lag": "lag --once",
+}
 IMPORTS = {
     "trio": "import trio",
     "rmq_client": "import rmq_client",
@@ -97,6 +106,23 @@ def cold(namesrv: str, topic: str, rounds: int = 11) -> Figures:
     return {name: round(statistics.median(one[name] for one in found), 1) for name in found[0]}
 
 
+def command(line: str, namesrv: str, topic: str, rounds: int = 7) -> Figures:
+    """The median of so many runs, in milliseconds of wall."""
+    found = []
+    for number in range(rounds):
+        arguments = line.format(topic=topic, round=number).split()
+        began_s = time.perf_counter()
+        with subprocess.Popen(
+            [sys.executable, "-O", "-m", "rmq_cli.main", *arguments, "-n", namesrv], stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            printed = process.stdout.read(1)
+            found.append((time.perf_counter() - began_s) * 1e3)
+            process.stdout.read()
+        assert printed, arguments
+    return {"ms": round(statistics.median(found), 1)}
+
+
 def rows(wanted: list[str], sides: tuple[Side, Side], count: int) -> Iterator[tuple[str, str, str, Figures]]:
     """Row, broker, client, figures."""
     if "import" in wanted:
@@ -109,6 +135,9 @@ def rows(wanted: list[str], sides: tuple[Side, Side], count: int) -> Iterator[tu
             yield "first", side.name, "python", python("first", side.namesrv, topic, 0, 0, BYTES)
         if "cold" in wanted:
             yield "cold", side.name, "python", cold(side.namesrv, topic)
+        if "command" in wanted:
+            for name, line in COMMANDS.items():
+                yield "command", side.name, f"rmq {name}", command(line, side.namesrv, topic)
         if "send" in wanted or "push" in wanted:
             yield "send", side.name, "python", python("send", side.namesrv, topic, count, DEPTH, BYTES)
             yield "send", side.name, "java", stock("send", side.namesrv, topic, count, DEPTH, BYTES)

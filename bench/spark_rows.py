@@ -131,6 +131,11 @@ def rebuild_queues(spark: SparkSession, store: Made) -> None:
     _run(spark, store, "rebuild-queues", to=str(store.scratch / "queues"))
 
 
+def rebuild_by_shuffle(spark: SparkSession, store: Made) -> None:
+    """The same, each file put whole."""
+    _run(spark, store, "rebuild-queues", to=str(store.scratch / "shuffled"), shuffle=True)
+
+
 def loss(spark: SparkSession, store: Made) -> None:
     """Every line of the ledger of what was sent, against log, queues and positions."""
     _run(spark, store, "loss", ledger=[str(store.sent)], includeSystemTopics="false")
@@ -176,6 +181,7 @@ ROWS: Final = (
     Row("two columns, counted", None, counted),
     Row("export to Parquet, zstd 1", 0.4, export, "export", result="export"),
     Row("consume queues rebuilt", 1.0, rebuild_queues, "rebuild-queues", result="queues"),
+    Row("consume queues rebuilt by a shuffle", 1.2, rebuild_by_shuffle, "rebuild-queues", result="shuffled"),
     Row("loss, against the ledger of what was sent", 0.2, loss, "loss", (*QUEUES_TOO[:2], LEDGER)),
     Row("duplicates by unique key", 0.2, duplicates, "duplicates"),
     Row("retries traced back", 0.2, retries, "retries"),

@@ -8,16 +8,21 @@ client alone (consumption in order), the newest copy with fewer retries counts.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
 from rmq_spark.measuring import SUFFIX, has, lenient, property_value, without
+from rmq_spark.picking import log_splits
+from rmq_spark.work import Given, Work
 from rmq_wire import property_names as prop
-from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX
+from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from rmq_columns import Split
 
 DELIVERY: Final = ("requestId", "msgId")
 OK, FAILED, NO_END, NO_START = "ok", "failed", "noEnd", "noStart"
@@ -26,14 +31,26 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 def traces(spark: SparkSession, source: Source, trace_topic: str) -> DataFrame:
     """All trace records, with the columns of `rmq_columns.read.traces.TRACES`."""
-    from rmq_columns.read.plan import plan_splits
-    from rmq_columns.read.traces import TRACES, traces_in
-    from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
     kept = lenient(without(source.options, ("topics", "queueIds", "columns", "table", "verifyCrc")))
-    splits = plan_splits(located({**kept, "paths": list(source.paths), "table": "messages"}))
-    return spread(spark, partial(traces_in, topic=trace_topic), splits, TRACES)
+    return worked(spark, "traces", {**kept, "paths": source.paths}, traceTopic=trace_topic)
+
+
+def _schema(given: Given) -> pa.Schema:
+    from rmq_columns.read.traces import TRACES
+
+    return TRACES
+
+
+def _traces(given: Given, split: Split) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.read.traces import traces_in
+
+    return traces_in(split, given.get("traceTopic", TRACE_TOPIC))
+
+
+TRACED: Final = Work(_schema, _traces, log_splits, {"traceTopic": str})
+"""The table of `traces`."""
 
 
 def consumed(spark: SparkSession, source: Source, found: DataFrame) -> DataFrame:

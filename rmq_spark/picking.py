@@ -7,18 +7,20 @@ otherwise, and the column `_corrupt` is always there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
+from rmq_spark.work import HOME, Given, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_columns.read.plan import Split
+    from rmq_columns import Options, Split
     from rmq_spark.jobs import Source
 
 CORRUPT: Final = "_corrupt"
@@ -28,21 +30,24 @@ RANGES: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset
 OWN: Final = frozenset({"columns", "table", "includeproperties"})
 """Options that a job sets by itself, in small letters."""
 
-Keep = Callable[["pa.RecordBatch"], Any]
-"""Which rows of a batch (after the look-ups) are handed over: a mask of Arrow's, true for those that stay."""
+Keep = Callable[["pa.RecordBatch", Sequence[str]], Any]
+"""Which rows of a batch (after the look-ups) are handed over: a mask of Arrow's, true for those that stay.  Besides it is given
+what the `Picking` has `among`."""
 
 
 @dataclass(frozen=True)
 class Picking:
-    """What a task does.  properties: (column, name).  keep and blank are functions of a module.
+    """What a task does.  properties: (column, name).
 
-    blank: (column, rows that keep it): everywhere else it becomes null, so that only few bodies leave the task.
+    keep: a `Keep`, as `module:function`; blank: (column, rows that keep it, as another such name): everywhere else it becomes
+    null, so that only few bodies leave the task.
     """
 
     columns: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = ()
-    keep: Keep | None = None
-    blank: tuple[str, Keep] | None = None
+    keep: str | None = None
+    among: tuple[str, ...] = ()
+    blank: tuple[str, str] | None = None
 
 
 def options_of(source: Source, without: Sequence[str] = (), **more: str) -> dict[str, str]:
@@ -64,17 +69,33 @@ def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequen
 
     Raises `BadOption`, `CannotRead`.
     """
-    from rmq_columns import plan_splits
-    from rmq_columns.read.options import Mode, parse_options
-    from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
-    options = options_of(source, without, **more)
+    return worked(spark, "picked", columns_of(source, wanted, without, **more), wanted=asdict(wanted))
+
+
+def columns_of(source: Source, wanted: Picking, without: Sequence[str] = (), **more: str) -> dict[str, Any]:
+    """Options of the format with which a task reads what it picks from.  Raises `BadOption`."""
+    from rmq_columns.read.options import Mode, parse_options
+
+    options = {**options_of(source, without, **more), "paths": list(source.paths)}
     read = [*wanted.columns, *(["properties"] if wanted.properties else [])]
-    if parse_options({**options, "paths": list(source.paths)}).mode is Mode.PERMISSIVE:
+    if parse_options(options).mode is Mode.PERMISSIVE:
         read.append(CORRUPT)
-    splits = plan_splits(located({**options, "table": "messages", "columns": read, "paths": list(source.paths)}))
-    return spread(spark, partial(pick, wanted), splits, schema_of(wanted))
+    return {**options, "columns": read}
+
+
+def picking(text: str) -> Picking:
+    """As the option `wanted` has it."""
+    said = json.loads(text)
+    blank = said["blank"]
+    return Picking(
+        tuple(said["columns"]),
+        tuple((column, name) for column, name in said["properties"]),
+        said["keep"],
+        tuple(said["among"]),
+        (blank[0], blank[1]) if blank else None,
+    )
 
 
 def schema_of(wanted: Picking) -> pa.Schema:
@@ -95,26 +116,34 @@ def pick(wanted: Picking, split: Split) -> Iterator[pa.RecordBatch]:
     from rmq_columns import read_split
 
     schema = schema_of(wanted)
+    keep = None if wanted.keep is None else _function(wanted.keep)
+    blank = None if wanted.blank is None else (wanted.blank[0], _function(wanted.blank[1]))
     for batch in read_split(split):
         columns = [batch.column(name) for name in wanted.columns]
         for _, name in wanted.properties:  # Java takes the last of two values
             columns.append(pc.map_lookup(batch.column("properties"), pa.scalar(name, pa.string()), "last"))
         columns.append(batch.column(CORRUPT) if CORRUPT in batch.schema.names else pa.nulls(len(batch), pa.string()))
         made = pa.record_batch(columns, schema=schema)
-        if wanted.keep is not None:
-            made = made.filter(pc.or_(pc.fill_null(wanted.keep(made), False), pc.is_valid(made.column(CORRUPT))))
-        if wanted.blank is not None:
-            made = _blanked(made, *wanted.blank)
+        if keep is not None:
+            made = made.filter(pc.or_(pc.fill_null(keep(made, wanted.among), False), pc.is_valid(made.column(CORRUPT))))
+        if blank is not None:
+            made = _blanked(made, blank[0], blank[1](made, wanted.among))
         if len(made):
             yield made
 
 
-def _blanked(batch: pa.RecordBatch, column: str, stays: Keep) -> pa.RecordBatch:
+def _function(name: str) -> Keep:
+    module, _, function = name.partition(HOME)
+    found: Keep = getattr(import_module(module), function)
+    return found
+
+
+def _blanked(batch: pa.RecordBatch, column: str, stays: Any) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     at = batch.schema.get_field_index(column)
-    kept = pc.if_else(pc.fill_null(stays(batch), False), batch.column(at), pa.nulls(len(batch), batch.schema.field(at).type))
+    kept = pc.if_else(pc.fill_null(stays, False), batch.column(at), pa.nulls(len(batch), batch.schema.field(at).type))
     return batch.set_column(at, batch.schema.field(at), kept)
 
 
@@ -126,3 +155,22 @@ def named(text: str, what: str) -> tuple[str, str | None]:
             raise BadOption(f"{text}: no name of a property")
         return what, name
     return text, None
+
+
+def log_splits(given: Given, options: Options) -> list[Split]:
+    """The `plan` of whatever is worked out of the messages of a split."""
+    from rmq_columns import plan_splits
+
+    return plan_splits(options)
+
+
+def _picked_schema(given: Given) -> pa.Schema:
+    return schema_of(given["wanted"])
+
+
+def _picked(given: Given, split: Split) -> Iterator[pa.RecordBatch]:
+    return pick(given["wanted"], split)
+
+
+PICKED: Final = Work(_picked_schema, _picked, log_splits, {"wanted": picking})
+"""The table of `picked`."""

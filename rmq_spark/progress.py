@@ -6,19 +6,26 @@ log ends before (a replica that is behind, a tail that is gone).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from rmq_spark.jobs import Source
 from rmq_spark.known import delay_offsets, stores_of, timer_progress
 from rmq_spark.picking import options_of
+from rmq_spark.work import Given, Work
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rmq_columns import Options, Split
+    from rmq_columns.read.stores import Store
 
 SURE_MS: Final = 60_000
 """A log whose newest message is that much younger than the due time holds the copy, if there is one."""
+NEWEST_COLUMNS: Final = ("brokerName", "storeTimestamp")
 LAST_FILES: Final = 2
 """Of a log; a broker makes one ahead."""
 
@@ -65,20 +72,46 @@ def newest_ms(spark: SparkSession, source: Source) -> dict[str, int]:
     """By broker name, store time of the newest message, ms.  Reads the last files of each log."""
     from pyspark.sql import functions as F
 
-    from rmq_columns import plan_splits, read_split
-    from rmq_columns.read.schema import schema_of
-    from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
     dropped = ("topics", "queueIds", "verifyCrc", "decompress", "includeProperties", "kafkaCompatible")
     given = options_of(source, dropped, mode="DROPMALFORMED", includeSystemTopics="true")
-    options = located({**given, "table": "messages", "columns": ["brokerName", "storeTimestamp"], "paths": list(source.paths)})
-    begins: dict[str, int] = {}
-    for store, tree in stores_of(source):
-        begins[store.broker_name] = min((log.start for log in store.log_files(tree)[-LAST_FILES:]), default=0)
-    splits = [
-        split for split in plan_splits(options) if any(part.file_start >= begins[split.store.broker_name] for part in split.parts)
-    ]
-    read: Callable[..., Any] = read_split
-    rows = spread(spark, read, splits, schema_of(options)).groupBy("brokerName")
+    rows = worked(spark, "newest", {**given, "paths": source.paths}).groupBy("brokerName")
     return {row["brokerName"]: row["ms"] for row in rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()}
+
+
+def _newest_schema(given: Given) -> pa.Schema:
+    import pyarrow as pa
+
+    from rmq_columns.read.schema import MESSAGES
+
+    return pa.schema([MESSAGES.field(name) for name in NEWEST_COLUMNS])
+
+
+def _last_splits(given: Given, options: Options) -> list[Split]:
+    from rmq_columns import plan_splits
+
+    begins: dict[Store, int] = {}
+    found = []
+    for split in plan_splits(replace(options, columns=NEWEST_COLUMNS)):
+        store = split.store
+        if store not in begins:
+            begins[store] = min((log.start for log in store.log_files(store.tree(options))[-LAST_FILES:]), default=0)
+        if any(part.file_start >= begins[store] for part in split.parts):
+            found.append(split)
+    return found
+
+
+def _newest(given: Given, split: Split) -> Iterator[pa.RecordBatch]:
+    """One row of a split: its newest message."""
+    import pyarrow.compute as pc
+
+    from rmq_columns import read_split
+
+    found = [batch.take(pc.array_sort_indices(batch.column("storeTimestamp"), "descending")[:1]) for batch in read_split(split)]
+    found.sort(key=lambda batch: batch.column("storeTimestamp").cast("int64")[0].as_py() if len(batch) else -1)
+    yield from found[-1:]
+
+
+NEWEST: Final = Work(_newest_schema, _newest, _last_splits)
+"""The newest message of each split of the last files of a log."""

@@ -8,7 +8,7 @@ say is left to Spark, on top.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +76,32 @@ def read(
     frame = spark.read.format(FORMAT).options(**given, table=table).load(paths)
     frame = frame.where(left) if left else frame
     return frame if asked == names or not names else frame.select(*names)
+
+
+def worked(
+    spark: SparkSession,
+    table: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    splits: Sequence[Any] | None = None,
+    **given: Any,
+) -> DataFrame:
+    """A DataFrame of a table of work.  options: of the format; given: parameters, as they are; splits: where they are known.
+
+    Like any DataFrame it runs again with each action: `persist()` it where more than one follows.
+    """
+    need()
+    from rmq_spark.store import FORMAT, register
+    from rmq_spark.work import SPLITS, as_text, texts_of
+
+    register(spark)
+    texts = texts_of(given)
+    if splits is not None:
+        texts[SPLITS] = as_text(tuple(splits))
+    held = texts_of({name: value for name, value in (options or {}).items() if name != "paths"})
+    paths = (options or {}).get("paths")
+    reader = spark.read.format(FORMAT).options(**{**held, **texts, "table": table})
+    return reader.load(list(paths)) if paths else reader.load()
 
 
 def count(

@@ -111,6 +111,11 @@ def _without_submitted(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if not submitted.contains(key)}
 
 
+def cores(spark: SparkSession) -> int:
+    """How many tasks Spark does at once, as far as it knows by now."""
+    return int(spark.sparkContext.defaultParallelism)
+
+
 @contextlib.contextmanager
 def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
     """While the block runs Spark, say how many of its tasks are done; interrupted (Ctrl-C), end them."""

@@ -24,6 +24,8 @@ from pyspark.sql.datasource import (
 
 from rmq_spark.needs import need
 from rmq_spark.options import located
+from rmq_spark.work import work_of
+from rmq_spark.work_reader import WorkReader, work_schema
 from rmq_spark.worker import settle
 
 if TYPE_CHECKING:
@@ -51,10 +53,17 @@ class StoreDataSource(DataSource):
         need()
         from rmq_spark.types import spark_schema
 
+        if (work := work_of(self.options.get("table"))) is not None:
+            return work_schema(work, self.options)
+
         return spark_schema(located(self.options))
 
-    def reader(self, schema: StructType) -> StoreReader:
-        """schema: ours, or the user's own with some of our columns."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """schema: ours, or the user's own with some of our columns; of a table of work with all of them.  Raises `BadOption`."""
+        if (table := self.options.get("table")) is not None and (work := work_of(table)) is not None:
+            if schema != work_schema(work, self.options):
+                raise _refused(f"schema: the table {table} has columns of its own")
+            return WorkReader(table, self.options)
         return StoreReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rmq_columns import BadOption
@@ -20,7 +21,6 @@ from rmq_spark import reasons
 from rmq_spark.session import Progress, watched
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from rmq_spark.outcome import Outcome
@@ -29,8 +29,8 @@ FORMATS: Final = ("parquet", "json")
 PART: Final = "part-"
 """Begins the names of Spark's files; of any frame there is at least one."""
 SHARED: Final = "name a directory that the driver and all executors share, or a URI"
-TASKS_A_CORE: Final = 2
-"""So many look whether they see what the driver sees: each executor gets some."""
+EACH: Final = 1000
+"""Rows that are spread over all cores, twice: each executor gets some, and looks whether it sees what the driver sees."""
 NOT_EMPTY: Final = "is not empty; name another, or say --overwrite"
 NO_DIRECTORY: Final = "is no directory"
 
@@ -110,11 +110,9 @@ def check_shared(spark: SparkSession, directory: str) -> None:
     """Of executors on other machines: whether they see what the driver writes there.  Raises `CannotRead`, or what Spark makes
     of it.
     """
-    if not is_local(directory) or spark.sparkContext.master.startswith("local["):
+    if not is_local(directory) or spark.conf.get("spark.master").startswith("local["):
         return
-    import pyarrow as pa
-
-    from rmq_spark.tasks import spread
+    from pyspark.sql import functions as F
 
     place = absolute(directory)
     probe = os.path.join(place, f".rmq-{uuid.uuid4().hex}")
@@ -124,8 +122,10 @@ def check_shared(spark: SparkSession, directory: str) -> None:
         with open(probe, "xb"):
             pass
     try:
-        items = [probe] * (spark.sparkContext.defaultParallelism * TASKS_A_CORE)
-        spread(spark, look_for, items, pa.schema([("path", pa.string())])).count()
+        is_there = F.udf(partial(is_seen, probe), "boolean")
+        tasks = spark.range(EACH).union(spark.range(EACH))
+        if tasks.where(~is_there("id")).head(1):
+            raise CannotRead(place, -1, f"an executor does not see what the driver wrote there: {SHARED}")
     finally:
         with suppress(OSError):
             os.unlink(probe)
@@ -133,13 +133,9 @@ def check_shared(spark: SparkSession, directory: str) -> None:
                 os.rmdir(place)
 
 
-def look_for(path: str) -> Iterator[pa.RecordBatch]:
-    """In a task.  Raises `CannotRead` where there is no such file."""
-    if not os.path.isfile(path):
-        raise CannotRead(os.path.dirname(path), -1, f"an executor does not see what the driver wrote there: {SHARED}")
-    import pyarrow as pa
-
-    yield pa.record_batch([pa.array([path])], names=["path"])
+def is_seen(path: str, _row: int) -> bool:
+    """In a task: whether there is such a file."""
+    return os.path.isfile(path)
 
 
 def _problem_at(spark: SparkSession, directory: str, *, overwrite: bool) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import field
 
@@ -29,6 +29,8 @@ BACKUP: Final = ".bak"
 class OffsetSerializeWrapper(DialectBody):
     """The file."""
 
+    odd_bytes_max: ClassVar[int] = 1 << 30
+    """It is ours: one that is not read would count as none."""
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
 

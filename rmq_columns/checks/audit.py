@@ -7,7 +7,7 @@ forged by a message's body, and that file is looked at once more as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -15,12 +15,13 @@ from typing import Any, Final, Protocol
 from rmq_columns.checks.findings import Finding, Findings
 from rmq_columns.checks.index import IndexState
 from rmq_columns.checks.log import check_log
-from rmq_columns.checks.queues import Key, QueueState
+from rmq_columns.checks.meeting import Bounds
+from rmq_columns.checks.queues import Key, QueueState, Told
 from rmq_columns.checks.report import Known, LogPart, LogReport, QueueSummary, Sums
 from rmq_columns.checks.scope import Scope
 from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import Whole
+from rmq_columns.checks.whole import Elsewhere, Whole
 from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20
@@ -28,6 +29,9 @@ PIECE_BYTES_MAX: Final = 2 << 30
 """A piece that was lost is done again: it should be done in seconds."""
 SMALL_PIECE_BYTES: Final = 16 << 20
 """Of queues and index, at least."""
+
+OPENED_BYTES: Final = 8 << 10
+"""What might be read in the time that it takes to open a file, and to say something of it."""
 
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(what is done, how, pieces) -> their answers in order.  How: a function, or a `Sharing`."""
@@ -44,6 +48,11 @@ class Sharing:
         return self.work(self.shared, piece)
 
 
+SmallPiece = Sequence[tuple[int, "QueueTask | IndexTask"]]
+"""(number of the store, a queue or an index file)"""
+Answer = tuple[int, "QueueState | Told | IndexState", Findings]
+MANY_QUEUES: Final = 5_000
+"""What is known of so many is sent to everybody who reads the log; of more, queue units and messages meet elsewhere."""
 LogPiece = tuple[int, Sequence[LogPart]]
 """(number of the store, parts of its log)"""
 
@@ -53,6 +62,18 @@ class Reducer(Protocol):
 
     def check(self, work: Sharing, pieces: Sequence[LogPiece]) -> Sequence[list[LogReport]]:
         """Answers in order, without `edges` and `matched`."""
+        ...
+
+    def check_queues(self, pieces: Sequence[SmallPiece], known: Sequence[Known]) -> Sequence[list[Answer]]:
+        """As `check_small`, of whose queues only is told what they are together: what is known of each stays here."""
+        ...
+
+    def meet(self, number: int, recut: Collection[int], known: Known) -> Elsewhere:
+        """Bring messages and queue units of one store together."""
+        ...
+
+    def bounds(self, number: int) -> dict[Key, Bounds]:
+        """Of the queues of one store."""
         ...
 
     def sums(self, number: int, recut: Collection[int], first: int) -> Sums:
@@ -69,7 +90,7 @@ class StoreAudit:
     notes: list[str] = field(default_factory=list)
     reports: list[LogReport] = field(default_factory=list)
     queues: dict[Key, QueueSummary] = field(default_factory=dict)
-    consume_queues: dict[Key, QueueState] = field(default_factory=dict)
+    consume_queues: Mapping[Key, QueueState | Bounds] = field(default_factory=dict)
     queue_units: int = 0
     index_entries: int = 0
     compared: tuple[bool, bool] = (False, False)
@@ -99,13 +120,18 @@ def audit(options: Options, scope: Scope, run: Run, pieces: int = 0, reducer: Re
     if pieces:
         size = sum(file.size for one in stores for file in one.listed.files.log)
         options = replace(options, split_bytes=min(max(-(-size // pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
-    _queues_and_index(stores, options, pieces, run)
+    queues = sum(len(one.listed.files.queues) + len(one.listed.files.batch_queues) for one in stores if one.found.compared[0])
+    far = reducer if queues > MANY_QUEUES else None
+    _queues_and_index(stores, options, pieces, run if far is None else far)
     parts = log_parts(options, [one.listed for one in stores])
-    _logs(stores, parts, options.split_bytes, run if reducer is None else reducer)
+    _logs(stores, parts, options.split_bytes, run if reducer is None else reducer, is_far=far is not None)
+    if far is not None:
+        for number, one in enumerate(stores):
+            one.meet(number, far)
     for number, one in enumerate(stores):
         one.judge(number, reducer)
     _dangling(stores, run)
-    return [one.finish() for one in stores]
+    return [one.finish(number, far) for number, one in enumerate(stores)]
 
 
 class _Store:
@@ -128,11 +154,16 @@ class _Store:
         sums = None if reducer is None else reducer.sums(number, self.recut, self.whole.bounds.start)
         self.whole.judge(self.listed.topics, sums)
 
-    def finish(self) -> StoreAudit:
+    def meet(self, number: int, far: Reducer) -> None:
+        """Messages and queue units that are elsewhere."""
+        if self.found.compared[0]:
+            self.whole.take_met(far.meet(number, self.recut, replace(self.whole.known(is_far=True), index=[])))
+
+    def finish(self, number: int, far: Reducer | None) -> StoreAudit:
         found, whole = self.found, self.whole
         if found.compared[0]:
             whole.report_waiting()
-        found.consume_queues = whole.queues
+        found.consume_queues = whole.queues if far is None else far.bounds(number)
         found.queue_units, found.index_entries = whole.queue_units, whole.index_entries
         found.queues = whole.summaries
         return found
@@ -145,7 +176,7 @@ def _last_file(listed: Listed, options: Options) -> int:
     return max((file.start for file in listed.store.log_files(listed.store.tree(options))), default=0)
 
 
-def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, run: Run) -> None:
+def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, run: Run | Reducer) -> None:
     tasks: list[tuple[int, QueueTask | IndexTask]] = []
     for number, one in enumerate(stores):
         with_queues, with_index = one.found.compared
@@ -154,12 +185,19 @@ def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, ru
         if with_index:
             tasks += [(number, task) for task in one.whole.index_tasks()]
     size = sum(task.size for _, task in tasks) // count if count else 0
-    pieces = list(_packed(tasks, lambda task: task[1].size, max(size, SMALL_PIECE_BYTES)))
-    answers = [answer for piece in run("queues and index", check_small, pieces) for answer in piece]
+    pieces = list(_packed(tasks, lambda task: task[1].size + OPENED_BYTES, max(size, SMALL_PIECE_BYTES)))
+    of_pieces = (
+        run("queues and index", check_small, pieces)
+        if callable(run)
+        else run.check_queues(pieces, [one.whole.known(is_far=True) for one in stores])
+    )
+    answers = [answer for piece in of_pieces for answer in piece]
     index: list[list[tuple[IndexState, Findings]]] = [[] for _ in stores]
     for number, state, findings in answers:
         if isinstance(state, IndexState):
             index[number].append((state, findings))
+        elif isinstance(state, Told):
+            stores[number].whole.take_told(state, findings)
         else:
             stores[number].whole.take_queue(state, findings)
     for one, found in zip(stores, index, strict=True):
@@ -173,8 +211,10 @@ def check_small(piece: Sequence[tuple[int, QueueTask | IndexTask]]) -> list[tupl
     return [(number, *task.check()) for number, task in piece]
 
 
-def _logs(stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run | Reducer) -> None:
-    work = Sharing(check_parts, [one.whole.known() for one in stores])
+def _logs(
+    stores: Sequence[_Store], parts: Sequence[Sequence[LogPart]], piece_bytes: int, run: Run | Reducer, *, is_far: bool
+) -> None:
+    work = Sharing(check_parts, [one.whole.known(is_far=is_far) for one in stores])
 
     def reports_of(chosen: Sequence[Sequence[LogPart]]) -> list[list[LogReport]]:
         pieces = [

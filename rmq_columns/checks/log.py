@@ -16,7 +16,9 @@ import numpy as np
 
 from rmq_columns.checks.entries import IndexCheck
 from rmq_columns.checks.findings import NOWHERE
+from rmq_columns.checks.meeting import Recorded
 from rmq_columns.checks.places import Places
+from rmq_columns.checks.queues import Key
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
 from rmq_columns.checks.topics import Topics
@@ -61,6 +63,7 @@ def check_log(part: LogPart, known: Known) -> LogReport:
     finally:
         check.close()
     report.edges = check.sequences.edges()
+    report.wanted = check.wanted()
     return report
 
 
@@ -68,9 +71,17 @@ class _LogCheck:
     def __init__(self, part: LogPart, known: Known, report: LogReport) -> None:
         self._part, self._file, self._is_last, self._known, self._report = part, part.file, part.is_last, known, report
         self.sequences = Sequences(part.file.name, report)
-        self._places = Places(known.queues, known.extensions, known.log)
+        self._places = (
+            Recorded(known.queue_file_bytes, known.apart)
+            if known.queue_file_bytes
+            else Places(known.queues, known.extensions, known.log)
+        )
         self._index = IndexCheck(known.index, report.findings, known.settled)
         self._topics = Topics()
+
+    def wanted(self) -> list[tuple[Key, int, bytes]]:
+        """What `meeting` compares elsewhere."""
+        return list(self._places.rows()) if isinstance(self._places, Recorded) else []
 
     def close(self) -> None:
         self._places.close()

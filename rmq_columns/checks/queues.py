@@ -65,6 +65,11 @@ class QueueState:
     past: list[Past] = field(default_factory=list)
     """of a log that grows: to be held against its end of later"""
 
+    @property
+    def units(self) -> int:
+        """Of a queue with one unit a message; of batches none are counted."""
+        return 0 if self.is_batch else max(self.end - self.first, 0)
+
     def file_of(self, position: int) -> CheckedFile | None:
         """The file that holds this byte of the queue."""
         low, high = 0, len(self.files)
@@ -76,6 +81,23 @@ class QueueState:
                 high = middle
         found = self.files[low - 1] if low else None
         return found if found is not None and position < found.end else None
+
+
+@dataclass
+class Told:
+    """What is known of all queues of a store together."""
+
+    units: int = 0
+    """of those with one unit a message"""
+    last_physical_end: int = -1
+    """where the last message with a queue unit ends in the log"""
+    past: list[Past] = field(default_factory=list)
+
+    def take(self, one: QueueState | Told) -> None:
+        """One queue more, or what was told of some."""
+        self.units += one.units
+        self.last_physical_end = max(self.last_physical_end, one.last_physical_end)
+        self.past += one.past
 
 
 def check_queue(

@@ -40,6 +40,10 @@ class Known:
     """whether queue offsets and CRC properties are looked at also where neither queues nor index are"""
     settled: bool = True
     """whether the store was closed in order and nobody has it open"""
+    queue_file_bytes: int = 0
+    """above 0: of the messages is only said what their queue units must hold, for so large files of queues (`meeting`)"""
+    apart: frozenset[Key] = frozenset()
+    """queues of which it is said for all files together"""
     times: list[int] = field(default_factory=list)
     """of the checkpoint, ms: is there a message that was stored then?"""
 
@@ -120,6 +124,8 @@ class LogReport:
     index_waiting: int = 0
     index_before: int = 0
     without_tag_entries: int = 0
+    wanted: list[tuple[Key, int, bytes]] = field(default_factory=list)
+    """as `meeting.Recorded.rows` has it: what queue units must hold that are elsewhere"""
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> messages"""
 

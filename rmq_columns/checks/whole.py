@@ -10,7 +10,8 @@ over the edges of files and parts: the sequence of queue offsets, missing files,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final
 
@@ -18,7 +19,8 @@ from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, slots_of
-from rmq_columns.checks.queues import Key, LogBounds, QueueState, report_past
+from rmq_columns.checks.meeting import apart, take
+from rmq_columns.checks.queues import Key, LogBounds, QueueState, Told, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, QueueSummary, Step, Sums, judge_step
 from rmq_columns.checks.scope import Scope, StoreFiles
 from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
@@ -37,6 +39,17 @@ OPEN_INDEX_FILES: Final = 2
 """Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
 
 
+@dataclass
+class Elsewhere:
+    """What is known of the queues of a store where somebody else holds them, and brings messages and queue units together."""
+
+    states_of: Callable[[set[str]], Mapping[Key, QueueState]]
+    """of some topics"""
+    reports: dict[tuple[int, int], LogReport] = field(default_factory=dict)
+    """by where a file of the log begins, and a part in it"""
+    dangling: list[DanglingTask] = field(default_factory=list)
+
+
 class Whole:
     """One store.  Called in the order of the methods; each may be left out together with what builds on it."""
 
@@ -48,6 +61,9 @@ class Whole:
             self.log = written(self.log)
         self.bounds = self._bounds()
         self.queues: dict[Key, QueueState] = {}
+        """unless they are elsewhere"""
+        self.told = Told()
+        self.elsewhere: Elsewhere | None = None
         self.index: list[IndexState] = []
         self.reports: list[LogReport] = []
         self.summaries: dict[Key, QueueSummary] = {}
@@ -81,14 +97,24 @@ class Whole:
         """One for each queue."""
         queues = self._files.batch_queues if is_batch else self._files.queues
         default = DEFAULT_BATCH_QUEUE_BYTES if is_batch else DEFAULT_QUEUE_BYTES
-        keys = sorted(queues)
-        size = usual_size([file for key in keys for file in queues[key]], default=default)
-        return [QueueTask(queues[key], self.bounds, size, is_batch) for key in keys]
+        size = self._queue_bytes(queues, default)
+        return [QueueTask(queues[key], self.bounds, size, is_batch) for key in sorted(queues)]
+
+    @staticmethod
+    def _queue_bytes(queues: Mapping[Key, Sequence[CheckedFile]], default: int) -> int:
+        """Of most files."""
+        return usual_size([file for key in sorted(queues) for file in queues[key]], default=default)
 
     def take_queue(self, state: QueueState, findings: Findings) -> None:
         """The answer to one."""
         if state.files:
             self.queues[state.files[0].topic, state.files[0].queue_id] = state
+            self.told.take(state)
+        self.findings.merge(findings)
+
+    def take_told(self, told: Told, findings: Findings) -> None:
+        """The answers to some, of queues that are elsewhere."""
+        self.told.take(told)
         self.findings.merge(findings)
 
     def hold_queues_against_the_end(self, last_file: Callable[[], int]) -> None:
@@ -96,7 +122,7 @@ class Whole:
 
         last_file: where the last file of the log begins that is there now.
         """
-        past = [one for state in self.queues.values() for one in state.past]
+        past = self.told.past
         end = max(last_file() + self.log_bytes, self.bounds.end) if past else 0
         for one in past:
             if one.farthest >= end:
@@ -124,15 +150,15 @@ class Whole:
 
     # --- the log
 
-    def known(self, times: Sequence[int] = ()) -> Known:
-        """What who checks the log must be given.  times: as in `Known`."""
-        dispatched_end = max((one.last_physical_end for one in self.queues.values()), default=-1)
+    def known(self, times: Sequence[int] = (), *, is_far: bool = False) -> Known:
+        """What who checks the log must be given.  times: as in `Known`; is_far: of the queues nothing, they are elsewhere."""
         scope = self._scope
+        file_bytes = self._queue_bytes(self._files.queues, DEFAULT_QUEUE_BYTES)
         return Known(
             self.queues,
             self.index,
             self._files.extensions,
-            dispatched_end,
+            self.told.last_physical_end,
             self.log,
             scope.with_queues,
             scope.with_index and bool(self.index),
@@ -140,6 +166,8 @@ class Whole:
             scope.with_crc,
             scope.with_sequence,
             self._condition.settled,
+            file_bytes if is_far else 0,
+            apart(self._files.queues, self._files.batch_queues, file_bytes) if is_far else frozenset(),
             list(times),
         )
 
@@ -159,6 +187,15 @@ class Whole:
         for number, one in enumerate(self.reports[:-1]):  # files without a message at the end are preallocated
             if one.how is Ending.ZEROS and all(other.units == 0 for other in self.reports[number + 1 :]):
                 self.findings.drop("log-cut", one.name)
+
+    def take_met(self, elsewhere: Elsewhere) -> None:
+        """What messages and queue units that met elsewhere had to say of the parts of the log; before `judge`."""
+        self.elsewhere = elsewhere
+        for report in self.reports:
+            if (more := elsewhere.reports.pop((report.start, report.begin), None)) is not None:
+                self.findings.merge(more.findings)
+                more.findings = Findings()
+                take(report, more)
 
     def _leave_out_expired(self) -> None:
         """The oldest files, when they are there no more: a broker that runs has deleted them; what leads to them is no damage."""
@@ -235,7 +272,7 @@ class Whole:
     @property
     def queue_units(self) -> int:
         """Of all queues with one entry a message."""
-        return sum(max(state.end - state.first, 0) for state in self.queues.values() if not state.is_batch)
+        return self.told.units
 
     @property
     def index_entries(self) -> int:
@@ -283,7 +320,8 @@ class Whole:
     def _begins(self, topics: set[str]) -> dict[str, int]:
         """Topic -> where the message with offset 0 of one of its queues is in the log; of a topic made again, of its new life."""
         found: dict[str, int] = {}
-        for (topic, _), state in self.queues.items():
+        queues = self.queues if self.elsewhere is None or not topics else self.elsewhere.states_of(topics)
+        for (topic, _), state in queues.items():
             if topic in topics and not state.is_batch and state.files[0].start == 0 and state.first == 0 and state.end:
                 with contextlib.suppress(CannotLook), state.files[0].open() as reader:
                     for unit in records(reader.read(0, QUEUE_UNIT.itemsize), QUEUE_UNIT):
@@ -297,12 +335,16 @@ class Whole:
         for one in self.reports:
             reported |= one.reported
             gaps += [(one.start + begin, one.start + end) for begin, end in one.gaps]
-        tasks = [
-            DanglingTask(key, state, file)
-            for key, state in self.queues.items()
-            for file in state.files
-            if self._matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
-        ]
+        tasks = (
+            list(self.elsewhere.dangling)
+            if self.elsewhere is not None
+            else [
+                DanglingTask(key, state, file)
+                for key, state in self.queues.items()
+                for file in state.files
+                if self._matched.get((*key, file.start), 0) != state.inside.get(file.start, 0)
+            ]
+        )
         return tasks, Dangling(self.bounds, self.log, reported, gaps, any(one.fillers for one in self.reports))
 
     def report_waiting(self) -> None:

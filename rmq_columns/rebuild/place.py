@@ -22,6 +22,7 @@ from rmq_columns.rebuild.files import FIRST, SECOND, WHOLE, Target
 UNFINISHED: Final = "unfinished"
 MARK: Final = "rebuilt-queues.json"
 """Lies in a directory that this made.  complete: whether all that is named in `made` is there, whole.  run: the last start."""
+TAKEN_OVER: Final = "another start took this directory over"
 _NEW: Final = ".new"
 _OLD: Final = "old"
 _GONE: Final = ".gone"
@@ -34,8 +35,8 @@ def place_of(to: str) -> str:
         raise CannotRead(
             to,
             -1,
-            "not a directory: units are written at their places in files, which an object store cannot; name a disk that all"
-            " executors share, and copy the finished tree",
+            "not a directory: units are written at their places in files, which an object store cannot; say `shuffle`, or name a"
+            " disk that all executors share",
         )
     return absolute(to)
 
@@ -87,7 +88,7 @@ def finish(to: str, run: str, targets: Sequence[Target]) -> None:
     with translated_writing(to):
         marked = _marked(to)
         if marked["run"] != run:
-            raise CannotRead(to, -1, "another start took this directory over")
+            raise CannotRead(to, -1, TAKEN_OVER)
         found: dict[str, str] = {}
         for target in targets:
             whole = target.of(WHOLE).above

@@ -6,7 +6,6 @@ Sources: `MessageStoreConfig`, `TopicAttributes.QUEUE_TYPE_ATTRIBUTE`, `Schedule
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,12 +18,13 @@ from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT
 from rmq_columns.decode.queues import is_written, queue_units
 from rmq_columns.decode.scan import FIXED_SIZE_MAX
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.files.filesystem import Tree
+from rmq_columns.files.filesystem import Tree, joined, local_path
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Split, plan_splits
 from rmq_columns.read.stores import LogFile, Store, list_stores
 from rmq_columns.rebuild.entries import Key, Rules
 from rmq_columns.rebuild.files import EXTENSION_BYTES, EXTENSION_FILE_BYTES, UNITS_PER_FILE, Target
+from rmq_columns.rebuild.pieces import gathering
 from rmq_columns.rebuild.place import MARK, UNFINISHED, check_place, place_of, work_of
 from rmq_columns.rebuild.runs import Piece
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS, parse_delay_levels
@@ -86,33 +86,40 @@ def plan_build(
     queue_file_bytes: int | None = None,
     batch_topics: Sequence[str] = (),
     extensions: bool = False,
+    shuffle: bool = False,
 ) -> tuple[list[Plan], list[Task]]:
     """What is to be made, and the tasks of the first round.
 
     levels: `messageDelayLevel`; without it the store's own delayed messages say, and what they do not is Java's default.
     queue_file_bytes: `mappedFileSizeConsumeQueue` where no queue file says.  batch_topics: with queue.type=BatchCQ, beside
     those that the stores name.  extensions: `enableConsumeQueueExt` was on from the beginning, also of queues that have none now.
+    shuffle: pieces of files meet, and each file is put whole (`pieces`): `to` may be a URI then.
 
     Nothing is written yet; that the place can be used is known.  Raises `BadOption`, `CannotRead`, ValueError.
     """
-    to = place_of(to)
+    is_uri = shuffle and local_path(to) is None
+    to = to.rstrip("/") if is_uri else place_of(to)
     wanted, options = options, log_options(options)
     delays = DELAY_LEVELS_MS if levels is None else parse_delay_levels(levels)
     rules = Rules(delays, topics=wanted.topics, queue_ids=wanted.queue_ids)
     stores = list_stores(options)
     if len({store.broker_name for store in stores}) < len(stores):
         raise BadOption("path: several files of one log, of each of which queues would be made; name the log's directory")
-    check_place(to, stores)
+    if not is_uri:
+        check_place(to, stores)
     run = uuid4().hex
     plans = []
     for number, (store, name) in enumerate(zip(stores, directories([one.broker_name for one in stores]), strict=True)):
         tree = store.tree(options)
         known = frozenset(batch_topics) | _batch_topics(tree, store)
-        root = os.path.join(to, name) if len(stores) > 1 else to
+        inside = name if len(stores) > 1 else ""
+        root = joined(to, inside) if inside else to
         own = replace(rules, batch_topics=known, extended=None if extensions else _extended(tree, store))
         if levels is None:
             own = replace(own, delay_levels_ms=seen_levels(tree, store, own.delay_levels_ms))
-        target = _target(tree, store, root, work_of(to, run, number), queue_file_bytes)
+        target = _target(tree, store, root, "" if shuffle else work_of(to, run, number), queue_file_bytes)
+        if shuffle:
+            target = gathering(target, inside)
         plans.append(Plan(number, store, own, target, to, run))
     by_store = {plan.store: plan for plan in plans}
     splits = plan_splits(options)

@@ -10,8 +10,7 @@ besides (checkpoint, configuration, consumer positions, strays) belongs to one m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,10 +18,9 @@ from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
 from rmq_spark.measuring import WORST, has, source_of
 from rmq_spark.outcome import Cell, Column, Figure, Frames, Outcome, Plot, Table, Unit
-from rmq_spark.session import silent
+from rmq_spark.session import cores, silent
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from rmq_columns.checks.audit import StoreAudit
@@ -90,41 +88,24 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
 
 def look(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> list[StoreAudit]:
     """The audit of each store, done by Spark's tasks.  Raises `BadOption`, `CannotRead`."""
-    from rmq_columns.checks.audit import Sharing
+    from rmq_columns.checks.audit import Sharing, check_small
     from rmq_columns.checks.audit import audit as audit_stores
     from rmq_columns.checks.scope import Scope
-    from rmq_spark import tasks
     from rmq_spark.jobs.audit_sums import QueueSums
     from rmq_spark.options import located
-    from rmq_spark.session import watched
 
     options = located({**source.options, "paths": source.paths})
-    pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * spark.sparkContext.defaultParallelism
+    pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * cores(spark)
     scope = Scope(not given["no_queues"], not given["no_index"], not given["no_crc"])
-
-    def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        with watched(spark, what, progress), ExitStack() as held:
-            if isinstance(work, Sharing):
-                work = partial(sharing, work.work, held.enter_context(tasks.shared(spark, work.shared)))
-            rows = tasks.gathered(spark, partial(boxed, work), items)
-        return [tasks.unpickled(row["answer"]) for row in rows]
-
     with QueueSums(spark, progress) as sums:
+
+        def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+            if isinstance(work, Sharing):
+                return sums.gathered(what, "dangling", items, work.shared)
+            assert work is check_small
+            return sums.gathered(what, "small", items)
+
         return audit_stores(options, scope, in_tasks, pieces, sums)
-
-
-def sharing(work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
-    """In a task, with what all of them share."""
-    return work(shared.value, item)
-
-
-def boxed(work: Callable[[Any], Any], item: Any) -> Iterator[pa.RecordBatch]:
-    """One row: what the work on this item gave."""
-    import pyarrow as pa
-
-    from rmq_spark.tasks import pickled
-
-    yield pa.record_batch({"answer": pa.array([pickled(work(item))], pa.binary())})
 
 
 # --- what is reported

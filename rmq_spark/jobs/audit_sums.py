@@ -1,35 +1,47 @@
-"""What the parts of a log say of their queues, put together by Spark: for `audit`, of which nothing on the driver is to grow with
-queues x files.
+"""What tasks of `audit` say of queues, put together by Spark: nothing on the driver is to grow with queues x files.
 
-A task says, of each queue that it met, where it began and ended there, and for how many units of each queue file it found the
-message.  These rows stay where they were said, and are shuffled by queue; the driver gets one for each queue and queue file.
+A task says, of each queue that it met in the log, where it began and ended there, and for how many units of each queue file it
+found the message.  These rows stay where they were said, and are shuffled by queue; the driver gets one for each queue and queue
+file.  Where there are many queues, what is known of them stays with Spark, too: queue units and messages meet by queue and
+file of that queue (`audit_work`), and the driver gets what was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from functools import partial
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_columns.checks.meeting import take
+from rmq_spark.grouped import grouped
+from rmq_spark.jobs.audit_work import (
+    ANSWER,
+    DANGLING,
+    EDGE,
+    FILE,
+    LONE,
+    MATCHED,
+    MEETING,
+    PART,
+    QUEUE,
+    STATE,
+    WANTED,
+    Meeting,
+)
 from rmq_spark.kept import Kept
 from rmq_spark.session import Progress, watched
+from rmq_spark.work import as_text, unpickled
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from rmq_columns.checks.audit import LogPiece, Sharing
-    from rmq_columns.checks.report import LogReport, Sums
+    from rmq_columns.checks.audit import Answer, LogPiece, Sharing, SmallPiece
+    from rmq_columns.checks.meeting import Bounds
+    from rmq_columns.checks.queues import Key, QueueState
+    from rmq_columns.checks.report import Known, LogReport, Sums
+    from rmq_columns.checks.whole import Elsewhere
 
-SAID: Final = (
-    "store int, part long, begin long, topic string, queueId int, queueFile long, first long, firstAt long, next long, "
-    "lastAt long, units long, piece int, answer binary"
-)
-"""part, begin: where the file begins in the log, and the part in the file.  A queue in a part: queueFile null, offsets and places
-in the log of its first and last message there.  A queue file: its units whose message is in the part.  A piece: its answer
-alone."""
 _EDGE: Final = ("part", "begin", "first", "firstAt", "next", "lastAt", "units")
-_QUEUE: Final = ("store", "topic", "queueId", "queueFile")
 _STEPS: Final = """transform(
     filter(sequence(1, greatest(size(edges) - 1, 1)),
         at -> get(edges, at).first <> get(edges, at - 1).next and get(edges, at).first <> 0),
@@ -43,8 +55,11 @@ class QueueSums:
 
     def __init__(self, spark: SparkSession, progress: Progress) -> None:
         self._spark, self._progress = spark, progress
-        self._kept, self._held = Kept(), ExitStack()
+        self._kept = Kept()
         self._said: list[DataFrame] = []
+        """of each look at the log: edges and matched units, put together by queue and queue file"""
+        self._wanted: list[DataFrame] = []
+        self._states: DataFrame | None = None
 
     def __enter__(self) -> QueueSums:
         return self
@@ -52,23 +67,35 @@ class QueueSums:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with suppress(Exception) if kind else nullcontext():  # the JVM may be gone: that is what is to be said
             self._kept.release()
-            self._held.close()
+
+    def gathered(self, what: str, how: str, pieces: Sequence[Any], shared: Any = None) -> list[Any]:
+        """The answers to pieces of work, in order."""
+        from rmq_spark.reading import worked
+
+        return self._answers(
+            what, worked(self._spark, "audited", splits=list(enumerate(pieces)), how=how, shared=as_text(shared))
+        )
+
+    def _answers(self, what: str, said: DataFrame) -> list[Any]:
+        with watched(self._spark, what, self._progress):
+            rows = said.where(said["kind"] == ANSWER).select("piece", "held").collect()
+        return [unpickled(row["held"]) for row in sorted(rows, key=lambda row: int(row["piece"]))]
 
     def check(self, work: Sharing, pieces: Sequence[LogPiece]) -> list[list[LogReport]]:
         """As `Reducer`."""
         from pyspark.sql import functions as F
 
-        from rmq_spark import tasks
+        from rmq_spark.reading import worked
 
-        shared = self._held.enter_context(tasks.shared(self._spark, work.shared))
-        said = tasks.tabled(self._spark, partial(say, work.work, shared), list(enumerate(pieces)), SAID)
+        said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="log", shared=as_text(work.shared))
+        if any(known.queue_file_bytes for known in work.shared):
+            said = self._kept(said).coalesce(int(self._spark.conf.get("spark.sql.shuffle.partitions")))
+            self._wanted.append(said.where(F.col("kind") == WANTED))
+            said = said.where(F.col("kind") != WANTED)
         edges = F.array_sort(F.collect_list(F.struct(*_EDGE))).alias("edges")
-        grouped = said.groupBy(*_QUEUE, "piece").agg(edges, F.any_value("answer").alias("answer"))
-        self._said.append(self._kept(grouped))
-        with watched(self._spark, "log", self._progress):
-            rows = grouped.where("answer is not null").select("piece", "answer").collect()
-        answers = {row["piece"]: tasks.unpickled(row["answer"]) for row in rows}
-        return [answers[number] for number in range(len(pieces))]
+        together = self._kept(said.groupBy("kind", *FILE, "piece").agg(edges, F.any_value("held").alias("held")))
+        self._said.append(together)
+        return self._answers("log", together)
 
     def sums(self, number: int, recut: Collection[int], first: int) -> Sums:
         """As `Reducer`."""
@@ -76,14 +103,14 @@ class QueueSums:
 
         from rmq_columns.checks.report import QueueSummary, Step, Sums
 
-        again = F.array(*(F.lit(part).cast("long") for part in sorted(recut))).cast("array<bigint>")
-        queues, *more = (one.where(F.col("answer").isNull()).select(*_QUEUE, "edges") for one in self._said)
+        again = _parts(recut)
+        queues, *more = (one.where(F.col("kind").isin(EDGE, MATCHED)).select(*FILE, "edges") for one in self._said)
         if more:  # of a file that was looked at twice the second look counts
             queues = queues.withColumn("edges", F.filter("edges", lambda one: ~F.array_contains(again, one["part"])))
             for one in more:
                 own = F.filter("edges", lambda one: F.array_contains(again, one["part"]))
                 queues = queues.unionByName(one.withColumn("edges", own))
-            queues = queues.groupBy(*_QUEUE).agg(F.array_sort(F.flatten(F.collect_list("edges"))).alias("edges"))
+            queues = queues.groupBy(*FILE).agg(F.array_sort(F.flatten(F.collect_list("edges"))).alias("edges"))
         queues = queues.where(F.col("store") == number).withColumn("edges", F.expr(f"filter(edges, one -> one.part >= {first})"))
         ends = {"first": "get(edges, 0).first", "next": "get(edges, size(edges) - 1).next"}
         ends |= {"firstAt": "get(edges, 0).firstAt", "lastAt": "get(edges, size(edges) - 1).lastAt", "steps": _STEPS}
@@ -105,20 +132,74 @@ class QueueSums:
             steps.sort(key=lambda step: step.at)
         return found
 
+    # --- many queues
 
-def say(work: Callable[[Any, Any], list[LogReport]], shared: Any, numbered: tuple[int, LogPiece]) -> Iterator[tuple[Any, ...]]:
-    """In a task: rows of `SAID`."""
-    from rmq_spark.tasks import pickled
+    def check_queues(self, pieces: Sequence[SmallPiece], known: Sequence[Known]) -> list[list[Answer]]:
+        """As `Reducer`."""
+        from rmq_spark.reading import worked
 
-    number, piece = numbered
-    store, _ = piece
-    reports = work(shared.value, piece)
-    for one in reports:
-        part = (store, one.start, one.begin)
-        for key, edge in one.edges.items():
-            places = (edge.first, one.start + edge.first_at, edge.next, one.start + edge.last_at)
-            yield (*part, *key, None, *places, edge.units, None, None)
-        for (topic, queue_id, file), units in one.matched.items():
-            yield (*part, topic, queue_id, file, None, None, None, None, units, None, None)
-        one.edges, one.matched = {}, {}
-    yield (store, None, None, None, None, None, None, None, None, None, None, number, bytearray(pickled(reports)))
+        said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="queues", shared=as_text(known))
+        said = self._kept(said)
+        self._states = said.where(said["kind"] == STATE)
+        return self._answers("queues and index", said)
+
+    def meet(self, number: int, recut: Collection[int], known: Known) -> Elsewhere:
+        """As `Reducer`."""
+        from pyspark.sql import functions as F
+
+        from rmq_columns.checks.whole import Elsewhere
+
+        assert self._states is not None
+        again = _parts(recut)
+        wanted = [
+            one.where(F.array_contains(again, F.col("part")) == (look > 0) if recut or look else F.lit(True))
+            for look, one in enumerate(self._wanted)
+        ]
+        columns = ("kind", *FILE, *PART, "held")
+        states = self._states.where(F.col("store") == number).select(*columns)
+        every = states.where("queueFile is not null")
+        for one in wanted:
+            every = every.unionByName(one.where(F.col("store") == number).select(*columns))
+        shared = {number: known}
+        order, home = ("kind", *PART), f"{Meeting.__module__}:{Meeting.__name__}"
+        met = self._kept(grouped(every, FILE, order, home, MEETING, (shared, True)))
+        with watched(self._spark, "queues against the log", self._progress):
+            rows = met.where(F.col("kind") != LONE).select("kind", *PART, "held").collect()
+            lone = met.where(F.col("kind") == LONE)
+            if lone.head(1):
+                whole = states.where("queueFile is null").join(lone.select(*QUEUE).distinct(), list(QUEUE), "left_semi")
+                both = lone.select(*columns).withColumn("kind", F.lit(WANTED)).unionByName(whole)
+                found = grouped(both, QUEUE, order, home, MEETING, (shared, False))
+                rows += found.select("kind", *PART, "held").collect()
+        elsewhere = Elsewhere(lambda topics: self._states_of(number, topics))
+        for row in sorted(rows, key=lambda row: (row["part"] or 0, row["begin"] or 0)):
+            held = unpickled(row["held"])
+            if row["kind"] == DANGLING:
+                elsewhere.dangling.append(held)
+            elif (before := elsewhere.reports.get((row["part"], row["begin"]))) is not None:
+                take(before, held)
+            else:
+                elsewhere.reports[row["part"], row["begin"]] = held
+        return elsewhere
+
+    def _states_of(self, number: int, topics: set[str]) -> dict[Key, QueueState]:
+        held = self._whole_states(number)
+        rows = held.where(held["topic"].isin(sorted(topics)) & (held["first"] == 0)).collect()
+        return {(row["topic"], row["queueId"]): unpickled(row["held"]) for row in rows}
+
+    def bounds(self, number: int) -> dict[Key, Bounds]:
+        """As `Reducer`."""
+        from rmq_columns.checks.meeting import Bounds
+
+        rows = self._whole_states(number).select("topic", "queueId", "first", "next", "units").collect()
+        return {(row[0], row[1]): Bounds(row[2], row[3], bool(row[4])) for row in rows}
+
+    def _whole_states(self, number: int) -> DataFrame:
+        assert self._states is not None
+        return self._states.where((self._states["store"] == number) & self._states["queueFile"].isNull())
+
+
+def _parts(recut: Collection[int]) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.array(*(F.lit(part).cast("long") for part in sorted(recut))).cast("array<bigint>")

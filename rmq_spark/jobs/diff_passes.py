@@ -7,7 +7,7 @@ driver gives to the tasks that met them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +17,10 @@ from rmq_spark.kept import Keep
 from rmq_spark.measuring import has, lenient
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
+from rmq_spark.work import Given, Work
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
@@ -107,11 +109,11 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progr
     """All passes.  Raises `BadOption`, `CannotRead`."""
     from pyspark.sql import functions as F
 
-    from rmq_columns.read.digests import BLOCK_OFFSETS, DIGESTS, digest_split
-    from rmq_spark.tasks import spread
+    from rmq_columns.read.digests import BLOCK_OFFSETS
+    from rmq_spark.reading import worked
 
     tasks = tasks_of(source, given)
-    parts = keep(spread(spark, digest_split, tasks, DIGESTS))
+    parts = keep(worked(spark, "digests", splits=tasks))
     with watched(spark, "digest both stores", progress):
         parts_of_side = parts.groupBy("side", F.isnull("topic").alias("isDamage"))
         sizes = F.sum(F.when(F.isnull("topic"), F.col("sum0"))).alias("bytes")
@@ -258,8 +260,7 @@ def _bounded(
     """
     from pyspark.sql import functions as F
 
-    from rmq_columns.read.digests import DIGESTS, digest_split
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
     every: DataFrame | None = None
     rounds = -(-count // BORDERS_MAX)
@@ -267,7 +268,7 @@ def _bounded(
         edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect()
         if not edges:
             continue
-        found = keep(spread(spark, digest_split, _again(spark, parts, tasks, edges, progress), DIGESTS))
+        found = keep(worked(spark, "digests", splits=_again(spark, parts, tasks, edges, progress)))
         with watched(spark, "digest the ends of queues", progress):
             found = _together(found)
         every = found if every is None else every.unionByName(found)
@@ -313,10 +314,10 @@ def _messages(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    from rmq_columns.read.digests import DETAILS, detail_split
-    from rmq_spark.tasks import spread
+    from rmq_columns.read.digests import DETAILS
+    from rmq_spark.reading import worked
 
-    details = keep(spread(spark, detail_split, _again(spark, parts, tasks, blocks, progress), DETAILS))
+    details = keep(worked(spark, "details", splits=_again(spark, parts, tasks, blocks, progress)))
     with watched(spark, "look into blocks", progress):
         details = _together(details)
     key = (*QUEUE, "queueOffset", "nth")
@@ -348,3 +349,34 @@ def _messages(
         F.col("properties_0").alias("properties"),
         F.col("properties_1").alias("otherProperties"),
     )
+
+
+# --- the tables
+
+
+def _digests_schema(given: Given) -> pa.Schema:
+    from rmq_columns.read.digests import DIGESTS
+
+    return DIGESTS
+
+
+def _digests(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.read.digests import digest_split
+
+    return digest_split(task)
+
+
+def _details_schema(given: Given) -> pa.Schema:
+    from rmq_columns.read.digests import DETAILS
+
+    return DETAILS
+
+
+def _details(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.read.digests import detail_split
+
+    return detail_split(task)
+
+
+DIGESTED: Final = Work(_digests_schema, _digests)
+DETAILED: Final = Work(_details_schema, _details)

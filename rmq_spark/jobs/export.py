@@ -18,12 +18,13 @@ from rmq_spark.jobs import Source
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.work import Given, Work, of_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmq_columns.export.parquet import Finished, Job, Prepared
+    from rmq_columns.export.parquet import Finished, Prepared
     from rmq_columns.export.plan import Numbered
     from rmq_columns.read.options import Options
 
@@ -74,7 +75,6 @@ ENTRIES_AT_ONCE: Final = 256
 """Of the manifest, read by one task."""
 TOP: Final = 20
 """Bars of the plot."""
-Work = Callable[["Job", "Numbered"], "Iterator[pa.RecordBatch]"]
 
 
 def export(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -95,17 +95,16 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     return _outcome(spark, prepared, finished)
 
 
-def write(
-    spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress, work: Work | None = None
-) -> tuple[Prepared, Finished]:
-    """Plans or goes on, writes, and makes it complete.  work: in place of `work_on`, for tests.
+def write(spark: SparkSession, source: Source, given: Mapping[str, Any], progress: Progress) -> tuple[Prepared, Finished]:
+    """Plans or goes on, writes, and makes it complete.
 
     Raises `BadOption`, `StoreError`.
     """
     from rmq_columns.export.options import parse_file_options
     from rmq_columns.export.parquet import finish, is_cut_anew, is_torn, prepare
     from rmq_spark.options import located
-    from rmq_spark.tasks import gathered
+    from rmq_spark.reading import worked
+    from rmq_spark.work import as_text
 
     options: dict[str, Any] = {**source.options, "paths": list(source.paths), "columns": given["columns"]}
     chosen = {FIELDS[name]: value for name, value in given.items() if name in FIELDS}
@@ -116,7 +115,7 @@ def write(
     while prepared.todo:
         try:
             with watched(spark, "write Parquet", progress):
-                gathered(spark, partial(work or work_on, prepared.job), prepared.todo)
+                worked(spark, "exported", splits=prepared.todo, job=as_text(prepared.job)).collect()
             break
         except Exception:  # whatever Spark makes of what a task met
             if not is_torn(prepared):
@@ -134,30 +133,49 @@ def _permissive(located: Callable[[Mapping[str, Any]], Options], options: Mappin
     return located({**options, "mode": "PERMISSIVE"})
 
 
-def work_on(job: Job, one: Numbered) -> Iterator[pa.RecordBatch]:
+def _exported(given: Given, one: Numbered) -> Iterator[pa.RecordBatch]:
     """One task: a split is written and noted; one row that says so."""
     import pyarrow as pa
 
     from rmq_columns.export.parquet import export_split
 
-    entry = export_split(job, one)
-    yield pa.record_batch([[entry.split], [entry.rows + entry.corruptRows]], schema=_done_schema())
+    entry = export_split(given["job"], one)
+    yield pa.record_batch([[entry.split], [entry.rows + entry.corruptRows]], schema=_done_schema(given))
 
 
-def _done_schema() -> pa.Schema:
+def _done_schema(given: Given) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([("split", pa.int32()), ("rows", pa.int64())])
 
 
+EXPORTED: Final = Work(_done_schema, _exported, parameters={"job": of_text})
+"""To read this table is to write its splits.  job: of this start."""
+
+
 def manifest_frame(spark: SparkSession, to: str, finished: Finished) -> DataFrame:
     """A row for each file, read by tasks."""
-    from rmq_columns.export.reading import MANIFEST, manifest_rows
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
     names = finished.entries
     chunks = [names[begin : begin + ENTRIES_AT_ONCE] for begin in range(0, len(names), ENTRIES_AT_ONCE)]
-    return spread(spark, partial(manifest_rows, to), chunks, MANIFEST)
+    return worked(spark, "manifest", splits=chunks, to=to)
+
+
+def _manifest_schema(given: Given) -> pa.Schema:
+    from rmq_columns.export.reading import MANIFEST
+
+    return MANIFEST
+
+
+def _manifest(given: Given, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.export.reading import manifest_rows
+
+    return manifest_rows(given["to"], names)
+
+
+LISTED: Final = Work(_manifest_schema, _manifest, parameters={"to": str})
+"""The files of an export.  to: where it is; a split: names of entries of its manifest."""
 
 
 def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Outcome:

@@ -145,15 +145,12 @@ def _schema() -> StructType:
 
 def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int], set[int]]) -> DataFrame:
     """Rows of `POSITIONS`, only of queues that are asked for."""
-    from rmq_columns.read.plan import plan_splits
-    from rmq_columns.read.positions import POSITIONS, asked_of, positions_in
-    from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.reading import worked
 
     kept = lenient(without(source.options, (*OF_LOG_ONLY, "columns", "table", "topics", "verifyCrc", "includeSystemTopics")))
     topics = sorted({topic for _, topic, _ in asked}) or [""]
-    options = located({**kept, "paths": list(source.paths), "table": "consumequeue", "topics": topics})
-    return spread(spark, positions_in, asked_of(plan_splits(options), asked), POSITIONS)
+    positions = [[*queue, sorted(found)] for queue, found in sorted(asked.items())]
+    return worked(spark, "positions", {**kept, "paths": source.paths, "topics": topics}, positions=positions)
 
 
 def _judged(joined: DataFrame, given: dict[str, Any]) -> DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
@@ -91,7 +91,7 @@ class Matching:
         columns += ["offsetMsgId"] if self.has_ids else []
         properties = {"realTopic": prop.REAL_TOPIC, "delay": prop.DELAY, "due": prop.TIMER_OUT_MS}
         properties |= {"retryTopic": prop.RETRY_TOPIC, "deadTopic": prop.DLQ_ORIGIN_TOPIC, "recalls": prop.TIMER_DEL_UNIQKEY}
-        wanted = Picking(tuple(columns), tuple(properties.items()), partial(concerns, frozenset(self.topics)))
+        wanted = Picking(tuple(columns), tuple(properties.items()), f"{__name__}:{concerns.__name__}", tuple(sorted(self.topics)))
         more = {"verifyCrc": str(not self.given["no_crc"]).lower()}
         rows = picked(self.spark, self.source, wanted, ("topics", "queueIds"), includeSystemTopics="true", **more)
         is_dead = F.col("topic").startswith(DLQ_PREFIX)
@@ -330,7 +330,7 @@ def _among(column: str, values: list[str]) -> Any:
     return F.col(column).isin(values)
 
 
-def concerns(topics: frozenset[str], batch: pa.RecordBatch) -> Any:
+def concerns(batch: pa.RecordBatch, topics: Sequence[str]) -> Any:
     """Rows of the log that can matter for a ledger of these topics.
 
     What recalls a timed message has its unique key and waits behind it, but is not the message.
@@ -338,7 +338,7 @@ def concerns(topics: frozenset[str], batch: pa.RecordBatch) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    of_ledger = pa.array(sorted(topics), pa.string())
+    of_ledger = pa.array(topics, pa.string())
     own = pc.is_in(batch.column("topic"), value_set=of_ledger)
     waits = pc.and_(
         pc.is_in(batch.column("topic"), value_set=pa.array(SYSTEM)),

@@ -24,8 +24,7 @@ no order of keys; queues and log are looked at for all topics chosen.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
@@ -35,7 +34,7 @@ from rmq_spark.kept import Keep, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS, read_ledger
 from rmq_spark.measuring import collected, extent, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
-from rmq_spark.picking import CORRUPT, Picking, named, options_of
+from rmq_spark.picking import Picking, columns_of, named
 from rmq_spark.previous import hot_buckets, stretch_of, with_previous
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import table_of
@@ -93,11 +92,8 @@ def order(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
 def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFrame:
     """What the tasks hand over (`order_scan.look`)."""
-    from rmq_columns import plan_splits
-    from rmq_columns.read.options import Mode, parse_options
-    from rmq_spark.jobs.order_scan import PLACE, look, schema
-    from rmq_spark.options import located
-    from rmq_spark.tasks import spread
+    from rmq_spark.jobs.order_scan import PLACE
+    from rmq_spark.reading import worked
 
     key, key_property = named(given["by"], "_key")
     asked = given["sequence"] or ""
@@ -111,13 +107,8 @@ def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataF
     made_of = [(key, key_property)] if key_property is not None else []
     made_of += [(sequence, sequence_property)] if sequence is not None and sequence_property is not None else []
     wanted = Picking(tuple(dict.fromkeys(columns)), tuple(made_of))
-    options = {**options_of(source), "paths": list(source.paths)}
-    read = [*wanted.columns, *(["properties"] if made_of else [])]
-    if parse_options(options).mode is Mode.PERMISSIVE:
-        read.append(CORRUPT)
-    splits = plan_splits(located({**options, "table": "messages", "columns": read}))
-    work = partial(look, wanted, key, sequence, given["clock_tolerance"])
-    return spread(spark, work, splits, schema())
+    how = {"key": key, "sequence": sequence, "tolerance": given["clock_tolerance"]}
+    return worked(spark, "ordered", columns_of(source, wanted), wanted=asdict(wanted), **how)
 
 
 def keyed(spark: SparkSession, rows: DataFrame, given: dict[str, Any]) -> DataFrame:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rmq_spark.picking import Picking, log_splits, picking
+from rmq_spark.work import Given, Work
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmq_columns.read.plan import Split
-    from rmq_spark.picking import Picking
 
 KEYED, QUEUE_ORDER, CLOCK, SUMMARY, DAMAGE = "keyed", "queueOrder", "clock", "summary", "damage"
 PLACE: Final = ("queueOffset", "physicalOffset", "storeTimestamp")
@@ -147,3 +149,15 @@ def _behind(tag: str, topic: str | None, queue_id: int, place: Any, state: _Stat
 
 def _triple(row: Any) -> tuple[int, int, int]:
     return int(row[0]), int(row[1]), int(row[2])
+
+
+def _schema(given: Given) -> pa.Schema:
+    return schema()
+
+
+def _look(given: Given, split: Split) -> Iterator[pa.RecordBatch]:
+    return look(given["wanted"], given["key"], given.get("sequence"), given["tolerance"], split)
+
+
+ORDERED: Final = Work(_schema, _look, log_splits, {"wanted": picking, "key": str, "sequence": str, "tolerance": int})
+"""The table of what `look` gives."""

@@ -13,6 +13,8 @@ A copy is known by topic, unique key and number of retries; a message without a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.jobs import Source
@@ -91,7 +93,7 @@ FOUND: Final = (
 )
 
 
-def matters(batch: pa.RecordBatch) -> Any:
+def matters(batch: pa.RecordBatch, among: Sequence[str] = ()) -> Any:
     """Promises, and what keeps them."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -106,7 +108,7 @@ def matters(batch: pa.RecordBatch) -> Any:
     return pc.or_(pc.or_(own, pc.fill_null(copies, False)), committed)
 
 
-def speaks(batch: pa.RecordBatch) -> Any:
+def speaks(batch: pa.RecordBatch, among: Sequence[str] = ()) -> Any:
     """Rows whose body is looked at."""
     import pyarrow.compute as pc
 
@@ -117,7 +119,7 @@ def speaks(batch: pa.RecordBatch) -> Any:
 
 def log_rows(spark: SparkSession, source: Source) -> DataFrame:
     """All that matters of the log; damage has no topic."""
-    wanted = Picking(WANTED.columns, WANTED.properties, matters, ("body", speaks))
+    wanted = replace(WANTED, keep=f"{__name__}:{matters.__name__}", blank=("body", f"{__name__}:{speaks.__name__}"))
     return picked(spark, source, wanted, ("topics", "queueIds"), includeSystemTopics="true", includeBody="true")
 
 

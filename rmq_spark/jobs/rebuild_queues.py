@@ -13,7 +13,7 @@ that differs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +24,14 @@ from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.work import Given, Work
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from rmq_columns.read.options import Options
+    from rmq_columns.rebuild.compare import Comparison
     from rmq_columns.rebuild.entries import Key
     from rmq_columns.rebuild.runs import Settled
     from rmq_columns.rebuild.work import Made
@@ -50,6 +53,9 @@ PARAMETERS: Final = (
         "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
         metavar="NAME",
         is_many=True,
+    ),
+    Parameter(
+        "shuffle", bool, "Bring the units of each file together and put it whole: then DIR may be a URI (s3://bucket/queues)."
     ),
     Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
 )
@@ -80,7 +86,17 @@ def rebuild_queues(spark: SparkSession, paths: Any, **options: Any) -> DataFrame
 def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """Makes the queues; a row for each of them and of the store's own: outcome, units, differentUnits, the first difference."""
     given, rest = arguments_of(PARAMETERS, options)
+    check_comparable(given)
     return compared(spark, *build(spark, source_of(paths, rest), given, silent))
+
+
+def check_comparable(given: Mapping[str, Any]) -> None:
+    """Raises `BadOption`: what was made is read where queues of stores are."""
+    from rmq_columns import BadOption
+    from rmq_columns.files.filesystem import local_path
+
+    if given["shuffle"] and local_path(given["to"]) is None:
+        raise BadOption("compare: of queues on a disk only; make them in a directory")
 
 
 def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
@@ -132,11 +148,25 @@ def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
 
 def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> DataFrame:
     """A row of `COMPARED` for each queue that was made, and each of the store's."""
-    from rmq_columns.rebuild.compare import COMPARED, compare_queues, plan_comparison
-    from rmq_spark.tasks import spread
+    from rmq_columns.rebuild.compare import plan_comparison
+    from rmq_spark.reading import worked
 
-    tasks = [task for one in made for task in plan_comparison(one.plan, options, one.queues)]
-    return spread(spark, compare_queues, tasks, COMPARED)
+    return worked(spark, "compared", splits=[task for one in made for task in plan_comparison(one.plan, options, one.queues)])
+
+
+def _compared_schema(given: Given) -> pa.Schema:
+    from rmq_columns.rebuild.compare import COMPARED
+
+    return COMPARED
+
+
+def _compared(given: Given, task: Comparison) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.rebuild.compare import compare_queues
+
+    return compare_queues(task)
+
+
+COMPARING: Final = Work(_compared_schema, _compared)
 
 
 # --- reporting
@@ -145,6 +175,8 @@ def compared(spark: SparkSession, options: Options, made: Iterable[Made]) -> Dat
 @keeps
 def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
     """For the command line."""
+    if given["compare"]:
+        check_comparable(given)
     options, made = build(spark, source, given, progress)
     queues = [(one, key, queue) for one in made for key, queue in one.queues.items()]
     damaged = sum(one.damaged_bytes for one in made)

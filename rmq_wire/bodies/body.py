@@ -19,6 +19,8 @@ LENIENT_VALUES_MAX: Final = 20_000
 """Values of a body from the wire that are looked at one by one, 20 ms at most.  Clients that need it send some tens."""
 ODD_BYTES_MAX: Final = 256 * 1024
 """A body from the wire that its typed decoder refuses gets its second chance up to this size."""
+CLIENTS_BYTES_MAX: Final = 16 << 20
+"""The same of what only clients and tools read, of servers that they chose: tables of 100,000 queues, keyed by objects."""
 
 _DECODERS: dict[type[Body], msgspec.json.Decoder[Any]] = {}
 

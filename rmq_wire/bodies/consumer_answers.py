@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import field
 
-from rmq_wire.bodies.body import Body, DialectBody
+from rmq_wire.bodies.body import CLIENTS_BYTES_MAX, Body, DialectBody
 from rmq_wire.bodies.enumerations import CMResult
 from rmq_wire.bodies.heartbeat import SubscriptionData
 from rmq_wire.declare import I32, I64
@@ -59,6 +61,7 @@ class ConsumeStatus(Body):
 class ConsumerRunningInfo(DialectBody):
     """Answer 307 (`ConsumerRunningInfo`).  `jstack`: the threads, when they were asked for."""
 
+    odd_bytes_max: ClassVar[int] = CLIENTS_BYTES_MAX
     jstack: str | None = None
     mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] = field(default_factory=dict)
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)

@@ -5,9 +5,11 @@ Integer keys are written bare in files and in these two answers' dialect, and re
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import field
 
-from rmq_wire.bodies.body import Body, DialectBody
+from rmq_wire.bodies.body import CLIENTS_BYTES_MAX, Body, DialectBody
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.declare import I32, I64
 from rmq_wire.fastjson import MessageQueue
@@ -25,6 +27,7 @@ class ConsumerOffsetTable(Body):
 class ResetOffset(DialectBody):
     """Request 220 and answer 222 (`ResetOffsetBody`): where the queues of a topic go on."""
 
+    odd_bytes_max: ClassVar[int] = CLIENTS_BYTES_MAX
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 
-from rmq_wire.bodies.body import FASTJSON, Body, DialectBody
+from rmq_wire.bodies.body import CLIENTS_BYTES_MAX, FASTJSON, Body, DialectBody
 from rmq_wire.bodies.locks import QueueName
 from rmq_wire.declare import I64
 from rmq_wire.fastjson import MessageQueue
@@ -15,6 +15,7 @@ from rmq_wire.fastjson import MessageQueue
 class QueueTable(DialectBody):
     """A body that holds a table keyed by queue."""
 
+    odd_bytes_max: ClassVar[int] = CLIENTS_BYTES_MAX
     offset_table: dict[MessageQueue, Any] = field(default_factory=dict)
 
 

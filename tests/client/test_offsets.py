@@ -11,8 +11,13 @@ import pytest
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.offset_table import OffsetTable
 from rmq_client.errors import CallerError
+from rmq_wire.bodies.body import DialectBody
+from rmq_wire.bodies.consumer_answers import ConsumerRunningInfo, ProcessQueueInfo
+from rmq_wire.bodies.offsets import ResetOffset
+from rmq_wire.bodies.stats import ConsumeStats, OffsetWrapper, TopicStatsTable
 from rmq_wire.fastjson import MessageQueue
 
+QUEUES = [MessageQueue("T", "broker-a", number) for number in range(10_000)]
 A, B = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 JAVA = """{
 \t"offsetTable":{{
@@ -125,3 +130,24 @@ def test_a_kill_between_any_two_steps_loses_nothing(local: LocalOffsets, monkeyp
     assert local.load() == {A: 5}
     local.save({A: 7})
     assert local.load() == {A: 7}
+
+
+def test_a_file_of_any_size_is_read_again(tmp_path: Path) -> None:
+    many = {MessageQueue(f"topic-{number % 100}", "broker-a", number): number for number in range(12_000)}
+    LocalOffsets("c", "g", tmp_path).save(many)
+    assert LocalOffsets("c", "g", tmp_path).load() == many, "forgotten, all would be consumed again, or skipped"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TopicStatsTable(offset_table={queue: {"maxOffset": 1} for queue in QUEUES}),
+        ConsumeStats(offset_table={queue: OffsetWrapper(broker_offset=1) for queue in QUEUES}),
+        ResetOffset(offset_table=dict.fromkeys(QUEUES, 1)),
+        ConsumerRunningInfo(mq_table={queue: ProcessQueueInfo() for queue in QUEUES}),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_answers_about_ten_thousand_queues_are_read(body: DialectBody) -> None:
+    text = body.encode()
+    assert type(body).read(text).encode() == text

@@ -1,4 +1,4 @@
-"""A driver of the cluster tests: reads a store through the format and through `spread`, and writes what it saw as JSON.
+"""A driver of the cluster tests: reads a store through the format and through a table of work, and writes what it saw as JSON.
 
 cluster_driver.py STORE DIRECTORY OUTCOME [die] [job] [calls]
 
@@ -23,7 +23,6 @@ import rmq_cli.spark
 import rmq_columns
 from pyspark_rocketmq_store import register
 from rmq_columns import parse_options, plan_splits, read_split, schema_of
-from rmq_spark.tasks import spread
 
 COLUMNS = "topic,queueId,queueOffset,physicalOffset,bodyCrc"
 OPTIONS = {"columns": COLUMNS, "includeSystemTopics": "true", "splitBytes": "8k", "blockBytes": "4k", "batchRows": "4"}
@@ -82,19 +81,20 @@ def main(store: str, directory: str, outcome: str, *more: str) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     meeting = Path(directory) / "meeting"
     meeting.mkdir(parents=True)
-    seen = spread(spark, partial(cluster_probe.look, str(meeting)), list(range(4)), cluster_probe.SEEN)
+    named = by_name(spark, store)  # before anything registers the format
+    seen = cluster_probe.called(spark, partial(cluster_probe.look, str(meeting)), list(range(4)), cluster_probe.SEEN)
     found: dict[str, Any] = {"driver": rmq_columns.__file__, "seen": [row.asDict() for row in seen.collect()]}
-    found["named"] = by_name(spark, store)
+    found["named"] = named
     register(spark)
     found["format"] = rows(spark.read.format("rocketmq_store").options(**OPTIONS).load(store))
     options = parse_options({**OPTIONS, "path": store})
     splits = plan_splits(options)
     found["splits"] = len(splits)
-    found["spread"] = rows(spread(spark, read_split, splits, schema_of(options)))
+    found["worked"] = rows(cluster_probe.called(spark, read_split, splits, schema_of(options)))
     for whom in ("python", "executor") if "die" in more else ():
         work = partial(cluster_probe.read_and_die, f"{directory}/killed", whom)
         written = f"{directory}/{whom}.parquet"
-        spread(spark, work, splits, schema_of(options)).write.mode("append").parquet(written)
+        cluster_probe.called(spark, work, splits, schema_of(options)).write.mode("append").parquet(written)
         found[whom] = rows(spark.read.parquet(written))
     if "calls" in more:
         found["killed"] = killed(spark, Path(directory))

@@ -9,14 +9,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from rmq_spark.reading import worked
+from rmq_spark.work import Work, as_text, of_text
+
 SEEN = pa.schema([("number", pa.int32()), ("place", pa.string()), ("imported", pa.string()), ("paths", pa.string())])
 WAIT_S_MAX = 120
+
+
+def called(spark: Any, function: Callable[[Any], Iterator[pa.RecordBatch]], items: Sequence[Any], schema: pa.Schema) -> Any:
+    """A DataFrame of what a function of a module (or a `partial` of one) gives for each item, each in a task of its own."""
+    return worked(spark, f"{__name__}:CALLED", splits=items, call=as_text((function, schema)))
+
+
+CALLED = Work(lambda given: given["call"][1], lambda given, item: given["call"][0](item), parameters={"call": of_text})
 
 
 def look(directory: str, number: int) -> Iterator[pa.RecordBatch]:

@@ -44,9 +44,9 @@ def run(spark: Any, source: Source, given: dict[str, Any], progress: Progress) -
         case "defect" | "full" as what:
             import pyarrow as pa
 
-            from rmq_spark.tasks import spread
+            from tests.spark.cluster_probe import called
 
-            spread(spark, partial(spoil, what), [1], pa.schema([("a", pa.int64())])).count()
+            called(spark, partial(spoil, what), [1], pa.schema([("a", pa.int64())])).count()
         case "frames":
             frames = {"few": spark.range(3), "times": spark.sql("select timestamp_millis(1700000000123) as t, 'ä' as s")}
     settings = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")

@@ -61,3 +61,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(STOP_SECONDS_MAX)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    """Keys in the address, since the workers' environment is older than the server."""
+    from pyarrow import fs
+
+    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
+    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    there = fs.S3FileSystem(
+        access_key="a",
+        secret_key="b",
+        region="us-east-1",
+        scheme="http",
+        endpoint_override=f"{host}:{port}",
+        allow_bucket_creation=True,
+    )
+    there.create_dir("bucket")
+    yield f"s3://a:b@bucket/{{}}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+    server.stop()

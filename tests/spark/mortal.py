@@ -1,6 +1,6 @@
 """Jobs whose executor or driver is killed in the middle of their work, once; executors import this module by its name.
 
-`mortal_tasks` puts itself around everything that a job spreads over tasks.  Where a task is about to call a certain function, and
+`mortal_tasks` puts itself around every table of work that a job reads.  Where a task is about to call a certain function, and
 some tasks have ended, so that the executor has results of its own to lose, the JVM beneath it gets a SIGKILL, or the driver does.
 Or the JVM is stopped (SIGSTOP), so that Spark takes it for lost and repeats the task; the task's Python goes on when `let_go` is
 called.
@@ -12,13 +12,14 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from rmq_spark.work import Given, Work, given_of, of_text, work_of
 from tests.spark.cluster_probe import WAIT_S_MAX, executor_of
 
 if TYPE_CHECKING:
@@ -42,18 +43,39 @@ def mortal_tasks(marks: Path, step: str, victim: int = 0, how: int = signal.SIGK
 
     The pid that got the signal is in `marks`/killed.
     """
-    from rmq_spark import tasks
+    from rmq_spark import reading, work
 
     marks.mkdir(parents=True)
+    plain = reading.worked
 
-    def wrapped(way: Callable[..., Any]) -> Callable[..., Any]:
-        def called(spark: Any, work: Callable[[Any], Iterator[pa.RecordBatch]], items: Sequence[Any], *schema: pa.Schema) -> Any:
-            return way(spark, partial(mortal, str(marks), step, victim, how, work), items, *schema)
+    def worked(spark: Any, table: str, options: Mapping[str, Any] | None = None, *, splits: Sequence[Any], **given: Any) -> Any:
+        how_so = work.as_text((str(marks), step, victim, how, table, work.texts_of(given)))
+        return plain(spark, f"{__name__}:MORTAL", options, splits=splits, mortal=how_so)
 
-        return called
-
-    with mock.patch.multiple(tasks, spread=wrapped(tasks.spread), gathered=wrapped(tasks.gathered), tabled=wrapped(tasks.tabled)):
+    with mock.patch.object(reading, "worked", worked):
         yield
+
+
+def _inner(given: Given) -> tuple[Work, Given]:
+    """The table around which this one stands, and its parameters."""
+    *_, table, texts = given["mortal"]
+    inner = work_of(table)
+    assert inner is not None
+    return inner, given_of(inner, texts)
+
+
+def _mortal_schema(given: Given) -> pa.Schema:
+    inner, own = _inner(given)
+    return inner.schema(own)
+
+
+def _mortal(given: Given, split: Any) -> Iterator[pa.RecordBatch]:
+    inner, own = _inner(given)
+    marks, step, victim, how, *_ = given["mortal"]
+    return mortal(marks, step, victim, how, partial(inner.read, own), split)
+
+
+MORTAL: Final = Work(_mortal_schema, _mortal, parameters={"mortal": of_text})
 
 
 def mortal(

@@ -32,6 +32,14 @@ def rows(outcome: Outcome, frame: str = "findings") -> list[dict[str, Any]]:
     return [row.asDict() for row in outcome.frames[frame].collect()]
 
 
+@pytest.fixture(params=["few", "many"])
+def queues(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where queue units and messages meet: where the log is read, or by a shuffle."""
+    if request.param == "many":
+        monkeypatch.setattr("rmq_columns.checks.audit.MANY_QUEUES", 0)
+
+
+@pytest.mark.usefixtures("queues")
 def test_each_planted_fault_is_found_once_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     store, faults = make(tmp_path, dict.fromkeys(SEEN_AS, 1), BIG)
     outcome = run(spark, store)
@@ -64,6 +72,7 @@ def test_nothing_in_a_clean_store(spark: Any, tmp_path: Path) -> None:
     assert len(plot.series[tmp_path.name]) > 4
 
 
+@pytest.mark.usefixtures("queues")
 @pytest.mark.parametrize("kind", ["mix", "batch"])
 def test_nothing_in_a_store_that_java_wrote(spark: Any, tmp_path: Path, kind: str) -> None:
     outcome = run(spark, golden_of(kind, tmp_path / "store"), options={"splitBytes": "2k"})
@@ -71,6 +80,7 @@ def test_nothing_in_a_store_that_java_wrote(spark: Any, tmp_path: Path, kind: st
     assert outcome.is_clean
 
 
+@pytest.mark.usefixtures("queues")
 def test_several_brokers_at_once(spark: Any, tmp_path: Path) -> None:
     golden_store(tmp_path / "broker-a")
     for name in ("broker-b", "broker-c"):
@@ -104,6 +114,7 @@ def test_parts_left_out_and_the_function(spark: Any, tmp_path: Path) -> None:
     assert found.columns[:6] == ["brokerName", "file", "byte", "severity", "code", "what"]
 
 
+@pytest.mark.usefixtures("queues")
 def test_forged_cuts_cost_a_second_look_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     write_log(tmp_path, [forged(20)] * 3, file_bytes=1 << 14)
     options = {"splitBytes": "1200", "splitStrategy": "magic"}

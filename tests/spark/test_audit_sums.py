@@ -17,6 +17,8 @@ from rmq_spark.measuring import source_of
 from rmq_spark.session import silent
 from tests.spark.kit import SMALL
 
+FEW, MANY = 1000, 0
+"""More queues than so many meet the messages elsewhere than where the log is read."""
 EVERYTHING = {"no_queues": False, "no_index": False, "no_crc": False}
 
 
@@ -27,9 +29,12 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "store"
 
 
-@pytest.mark.parametrize("split_bytes", [64 << 10, 1 << 20, 1 << 30])
-def test_as_without_spark(spark: Any, faulty: Path, split_bytes: int) -> None:
-    """All findings, queues and files, however the log is cut."""
+@pytest.mark.parametrize(
+    ("split_bytes", "queues"), [(64 << 10, FEW), (1 << 20, FEW), (1 << 30, FEW), (1 << 20, MANY), (64 << 10, MANY)]
+)
+def test_as_without_spark(spark: Any, faulty: Path, split_bytes: int, queues: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All findings, queues and files, however the log is cut, and wherever messages and queue units meet."""
+    monkeypatch.setattr("rmq_columns.checks.audit.MANY_QUEUES", queues)
 
     def in_turn(what: str, work: Any, pieces: Any) -> list[Any]:
         return [work(piece) for piece in pieces]

@@ -86,7 +86,7 @@ def test_a_store_is_read_by_both_ways(submitted: tuple[Path, Path, dict[str, Any
     assert wanted
     assert found["splits"] > 2
     assert found["format"] == wanted
-    assert found["spread"] == wanted
+    assert found["worked"] == wanted
 
 
 def test_a_job_runs_there(submitted: tuple[Path, Path, dict[str, Any]]) -> None:

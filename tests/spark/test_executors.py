@@ -32,11 +32,18 @@ CHECK: Final = "rmq_columns.checks.audit:check_log"
 PUT, CREATE = "rmq_columns.export.destination:LocalDestination.put", "rmq_columns.export.destination:LocalDestination.create"
 WRITE: Final = "rmq_columns.rebuild.files:Target.write"
 APPEAR: Final = "rmq_columns.export.destination:_LocalSink.appear"
+WHOLE, COUNT = "rmq_columns.export.files:SplitFiles.finish", "rmq_columns.export.split:_verify"
+ASK: Final = "rmq_columns.export.manifest:check_open"
 STOPPED: Final = "lost export"
 """An export of which an executor is stopped, so that Spark takes it for lost, and whose Python goes on when all is done."""
 PLACES: Final = {"audit": (CHECK,), "export": (PUT,), "rebuild-queues": (WRITE,), STOPPED: (APPEAR,)}
-MORE_PLACES: Final = {"audit": (END,), "export": (CREATE, END), "rebuild-queues": (END,), STOPPED: (CREATE, PUT)}
-"""Before which call, or behind all of a task's work, its executor dies."""
+MORE_PLACES: Final = {
+    "audit": (END,),
+    "export": (CREATE, END),
+    "rebuild-queues": (END,),
+    STOPPED: (CREATE, WHOLE, COUNT, ASK, PUT, END),
+}
+"""Before which call, or behind all of a task's work, its executor dies: each step of a split, in order."""
 CLUSTER_S_MAX: Final = 900
 LOST_S: Final = 30
 """After which an executor that says nothing is lost: each that is stopped takes so long."""
@@ -138,7 +145,7 @@ def test_a_store_is_read_by_both_ways(ran: Ran) -> None:
     wanted = wanted_rows(ran.store)
     assert wanted
     assert ran.found["format"] == wanted
-    assert ran.found["spread"] == wanted
+    assert ran.found["worked"] == wanted
     places = {Path(seen["place"]) for seen in ran.found["seen"]}
     assert len(places) == 2
     assert {place.relative_to(ran.root).parts[0] for place in places} == {"spark"}

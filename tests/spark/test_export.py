@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ from tests.spark.exporting import dying
 master, store, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 spark = make_session(master, {"spark.local.dir": sys.argv[4]})
 for to, step, split, mark, kill in calls:
-    work = dying(step, split, mark, kill or str(os.getpid()))
-    write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent, work)
+    with dying(step, split, mark, kill or str(os.getpid())):
+        write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent)
     print("whole", to)
 spark.stop()
 """.replace("FILE_BYTES", str(FILE_BYTES))
@@ -202,28 +201,6 @@ def test_failed_tasks_are_repeated(tmp_path: Path, spark: Any) -> None:
     for to, _, _, mark, _ in calls:
         assert mark.exists()
         assert_whole(to, log.root)
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[str]:
-    """Keys in the address, since the workers' environment is older than the server."""
-    from pyarrow import fs
-
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    there = fs.S3FileSystem(
-        access_key="a",
-        secret_key="b",
-        region="us-east-1",
-        scheme="http",
-        endpoint_override=f"{host}:{port}",
-        allow_bucket_creation=True,
-    )
-    there.create_dir("bucket")
-    yield f"s3://a:b@bucket/{{}}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    server.stop()
 
 
 def test_to_s3(spark: Any, tmp_path: Path, bucket: str) -> None:

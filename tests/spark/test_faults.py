@@ -58,12 +58,12 @@ def said(frame: Any) -> str:
 @pytest.mark.parametrize(("first", "count"), [(0, MUTANTS), pytest.param(MUTANTS, MUTANTS_NIGHTLY, marks=pytest.mark.nightly)])
 def test_hundreds_of_mutants_in_few_workers(spark: Any, tmp_path: Path, first: int, count: int) -> None:
     """Each in all modes and tables: no exception but one that says where, rows of the modes agree."""
-    from rmq_spark.tasks import spread
+    from tests.spark.cluster_probe import called
 
     store = golden_of("mix", tmp_path / "broker-a")
     share = count // TASKS
     numbers = [range(begin, begin + share) for begin in range(first, first + count, share)]
-    rows = spread(spark, partial(read_mutants, str(store)), numbers, OUTCOME).collect()
+    rows = called(spark, partial(read_mutants, str(store)), numbers, OUTCOME).collect()
     assert sorted(row.number for row in rows) == list(range(first, first + count))
     assert [row for row in rows if row.wrong] == []
     assert sum(row.refused for row in rows) > count // 4

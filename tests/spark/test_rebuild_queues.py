@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rmq_columns.decode.dtypes import BATCH_UNIT
@@ -27,16 +28,23 @@ from rmq_spark.session import silent
 SPLIT = {"splitBytes": "20000"}
 
 
-def given(to: Path, **more: Any) -> dict[str, Any]:
+def given(to: Path | str, **more: Any) -> dict[str, Any]:
     return arguments_of(job.PARAMETERS, {"to": to, **more})[0]
 
 
-WAYS = (None, "TASKS_TAKEN_MAX", "RUNS_TAKEN_MAX")
-"""Runs come to the driver straight from the tasks; counted first; or, being too many, put together by Spark."""
+SHUFFLE = "shuffle"
+WAYS = (None, "TASKS_TAKEN_MAX", "RUNS_TAKEN_MAX", SHUFFLE)
+"""Runs come to the driver straight from the tasks; counted first; or, being too many, put together by Spark; all units meet."""
+
+
+def by_shuffle(spark: Any, source: Source, asked: dict[str, Any], progress: Any) -> Any:
+    return rebuild_rounds.build(spark, source, {**asked, "shuffle": True}, progress)
 
 
 def narrowed(patch: pytest.MonkeyPatch, way: str | None) -> None:
-    if way is not None:
+    if way == SHUFFLE:
+        patch.setattr(job, "build", by_shuffle)
+    elif way is not None:
         patch.setattr(rebuild_rounds, way, 0)
 
 
@@ -177,3 +185,64 @@ def test_refused(spark: Any, tmp_path: Path) -> None:
         job.rebuild_queues(spark, str(store), to="s3://bucket/queues")
     with pytest.raises(CannotRead, match="within it"):
         job.rebuild_queues(spark, str(store), to=str(store / "queues"))
+
+
+def test_a_run_that_failed_goes_on(spark: Any, tmp_path: Path) -> None:
+    """By a shuffle: files of the same queues that are there stay as they are; when all were there once, they are made anew."""
+    store, to = store_of("plain", tmp_path / "store"), tmp_path / "to"
+
+    def end(*_: Any) -> None:
+        raise OSError("planted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rmq_spark.jobs.rebuild_directory.end", end)
+        with pytest.raises(OSError, match="planted"):
+            job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
+    gone, kept, *_ = sorted(path for path in to.rglob("0*") if path.is_file())
+    gone.unlink()
+    kept.write_bytes(bytes(kept.stat().st_size))
+    job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
+    made = files_of(to)
+    assert {name for name, data in files_of(store).items() if made[name] != data} == {kept.relative_to(to).as_posix()}
+    job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
+    assert files_of(to) == files_of(store)
+    assert json.loads((to / "rebuilt-queues.json").read_text())["complete"]
+
+
+def test_to_s3(spark: Any, tmp_path: Path, bucket: str) -> None:
+    """One object for each file; those of an earlier run that this one does not make go."""
+    from rmq_columns.export.destination import destination
+
+    store = store_of("batch", tmp_path / "store")
+    to = bucket.format("queues")
+    there = destination(to)
+    there.put("rebuilt-queues.json", b'{"made": ["consumequeue"], "complete": true, "run": ""}')
+    there.put("consumequeue/Old/0/00000000000000000000", b"old")
+    with pytest.raises(BadOption, match="compare: of queues on a disk only"):
+        job.comparison(spark, str(store), to=to, shuffle=True)
+    outcome = job.run(spark, Source((str(store),), SPLIT), given(to, shuffle=True), silent)
+    assert outcome.is_clean
+    names = [name for name, _ in there.walk() if name != "rebuilt-queues.json"]
+    assert {name: there.read(name) for name in names} == files_of(store)
+
+
+def test_whoever_is_at_work_is_asked(tmp_path: Path) -> None:
+    """A task of a start that another took over writes nothing; nor is a directory taken that is somebody else's."""
+    from rmq_spark.jobs.rebuild_directory import begin, end
+    from rmq_spark.jobs.rebuild_shuffle import Writing
+
+    to = str(tmp_path / "to")
+    for run in ("first", "second"):
+        begin(to, run, [""])
+    late = Writing((to, "first", False))
+    late.take(pa.record_batch({"file": ["consumequeue/T/0/0"], "fileBytes": [40], "at": [20], "data": [b"x" * 20]}))
+    with pytest.raises(CannotRead, match="another start took this directory over"):
+        list(late.end())
+    with pytest.raises(CannotRead, match="another start"):
+        end(to, "first", [])
+    with pytest.raises(CannotRead, match="not there, although a task wrote it"):
+        end(to, "second", ["consumequeue/T/0/0"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").touch()
+    with pytest.raises(CannotRead, match="is not empty, and nothing that an earlier run made: notes"):
+        begin(str(tmp_path / "other"), "first", [""])

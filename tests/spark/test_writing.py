@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, CannotRead
 from rmq_spark.outcome import Outcome
 from rmq_spark.session import silent
-from rmq_spark.writing import FORMATS, check_shared, check_uri, look_for, write_frames
+from rmq_spark.writing import FORMATS, check_shared, check_uri, is_seen, write_frames
 from tests.spark import command_driver
 from tests.spark.kit import made
 
@@ -115,7 +114,7 @@ class Elsewhere:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        self.sparkContext = SimpleNamespace(master="spark://host:7077", defaultParallelism=2)
+        self.conf = SimpleNamespace(get={"spark.master": "spark://host:7077"}.get)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spark, name)
@@ -128,15 +127,15 @@ def test_whether_executors_share_a_directory(spark: Any, tmp_path: Path, monkeyp
     assert not (tmp_path / "new" / "found").exists()
     check_shared(other, f"file://{tmp_path}")
     assert [one.name for one in tmp_path.iterdir()] == ["new"], "the probe is gone"
-    monkeypatch.setattr("rmq_spark.writing.look_for", partial(look_elsewhere))
+    monkeypatch.setattr("rmq_spark.writing.is_seen", look_elsewhere)
     with pytest.raises(Exception, match="an executor does not see what the driver wrote there: name a directory"):
         check_shared(other, str(tmp_path / "found"))
     assert not (tmp_path / "found").exists()
     check_shared(spark, str(tmp_path / "found"))
 
 
-def look_elsewhere(path: str) -> Any:
-    return look_for(path + "-of-another-machine")
+def look_elsewhere(path: str, row: int) -> bool:
+    return is_seen(path + "-of-another-machine", row)
 
 
 def test_nothing_arrived(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

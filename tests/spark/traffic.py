@@ -74,7 +74,9 @@ class Traffic:
     """records that each task of a stage read of its shuffles, for each stage that read some"""
 
 
-def run(directory: Path, calls: Sequence[Call], more: Mapping[str, str] | None = None) -> list[Traffic]:
+def run(
+    directory: Path, calls: Sequence[Call], more: Mapping[str, str] | None = None, seconds: float = RUN_S_MAX
+) -> list[Traffic]:
     """Runs the calls one after another; what each took, in order.  directory: an empty one; more: settings of Spark."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "events").mkdir()
@@ -98,7 +100,7 @@ def run(directory: Path, calls: Sequence[Call], more: Mapping[str, str] | None =
         "PYSPARK_SUBMIT_ARGS": " ".join([*(f'"{word}"' for word in words), "pyspark-shell"]),
     }
     command = [sys.executable, "-m", "tests.spark.traffic_driver", str(directory)]
-    made = run_driver(command, directory, environment, directory / "calls-made.json", RUN_S_MAX)["made"]
+    made = run_driver(command, directory, environment, directory / "calls-made.json", seconds)["made"]
     [events] = (directory / "events").iterdir()
     told = [json.loads(line) for line in events.read_text().splitlines()]
     said = list(sizes_said((directory / "said").read_text()))

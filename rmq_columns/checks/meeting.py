@@ -1,0 +1,149 @@
+"""Queue units and messages that meet elsewhere than where the log is read: by queue and file of that queue.
+
+With many queues nobody can hold what is known of all of them.  So whoever reads a part of the log says of each message what its
+queue unit must hold (`Recorded`), whoever reads a queue says what it is (`shares`), and who gets both of one file of a queue
+compares them (`meet`), as `places` does.  A message whose queue has no such file meets the queue as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rmq_columns.checks.files import CheckedFile
+from rmq_columns.checks.places import Places
+from rmq_columns.checks.queues import Key, QueueState
+from rmq_columns.checks.report import Entry, Known, LogReport
+from rmq_columns.checks.tasks import DanglingTask
+from rmq_columns.decode.dtypes import QUEUE_UNIT, Ints
+
+WHOLE: Final = -1
+"""In the place of where a file begins: all of a queue whose units are not where their offsets say, or whose files are odd."""
+OFFSET_MAX: Final = 1 << 56
+"""Of a unit whose place in its queue is a number of bytes."""
+ROW: Final = np.dtype(
+    [
+        ("queue_offset", "<i8"),
+        ("physical_offset", "<i8"),
+        ("size", "<i8"),
+        ("tags_code", "<i8"),
+        ("store_timestamp", "<i8"),
+        ("at", "<i8"),
+    ]
+)
+"""What a queue unit must hold, and where its message is in the log file."""
+
+
+class Bounds(NamedTuple):
+    """What a report wants of a queue."""
+
+    first: int
+    end: int
+    is_batch: bool
+
+
+class Recorded:
+    """In the place of `Places`: keeps what the units of one part of the log must hold."""
+
+    def __init__(self, file_bytes: int, apart: frozenset[Key]) -> None:
+        self._file_bytes, self._apart = file_bytes, apart
+        self._held: dict[Key, list[tuple[Entry, Ints]]] = {}
+
+    def close(self) -> None:
+        """As of `Places`."""
+
+    def compare(self, key: Key, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        """As of `Places`."""
+        self._held.setdefault(key, []).append((wanted, at))
+
+    def rows(self) -> Iterator[tuple[Key, int, bytes]]:
+        """(queue, where its file begins, rows of `ROW` in the order of the log)"""
+        for key, parts in self._held.items():
+            rows = np.empty(sum(len(at) for _, at in parts), ROW)
+            begin = 0
+            for wanted, at in parts:
+                piece = rows[begin : begin + len(at)]
+                for name in Entry._fields:
+                    piece[name] = getattr(wanted, name)
+                piece["at"] = at
+                begin += len(at)
+            if key in self._apart:
+                yield key, WHOLE, rows.tobytes()
+                continue
+            offsets = rows["queue_offset"]
+            sane = (offsets >= 0) & (offsets < OFFSET_MAX)
+            file = np.where(sane, offsets, -1) * QUEUE_UNIT.itemsize // self._file_bytes * self._file_bytes
+            for one in np.unique(file).tolist():
+                yield key, max(one, WHOLE), rows[file == one].tobytes()
+
+
+def apart(queues: Mapping[Key, Sequence[CheckedFile]], batch_queues: Mapping[Key, object], file_bytes: int) -> frozenset[Key]:
+    """Queues that are looked at as a whole."""
+    odd = {key for key, files in queues.items() if any(file.size != file_bytes or file.start % file_bytes for file in files)}
+    return frozenset(odd | batch_queues.keys())
+
+
+def shares(state: QueueState, is_apart: bool) -> Iterator[tuple[int, QueueState]]:
+    """(where a file begins, what is known of the queue and this file of it)"""
+    own = replace(state, past=[])
+    if is_apart:
+        yield WHOLE, own
+        return
+    for file in state.files:
+        inside = {file.start: state.inside[file.start]} if file.start in state.inside else {}
+        yield file.start, replace(own, files=[file], inside=inside)
+
+
+class Met(NamedTuple):
+    """What a meeting found.  reports: by where the file of the log begins, and the part in it."""
+
+    reports: dict[tuple[int, int], LogReport]
+    dangling: list[DanglingTask]
+
+
+def meet(key: Key, state: QueueState | None, rows: Sequence[tuple[int, int, bytes]], known: Known, is_all: bool) -> Met:
+    """state: None where there is no such queue.  rows: (where the file begins in the log, begin of the part, `ROW`s), in order.
+
+    is_all: whether these are all messages of the queue's file, so that units for which there is none are too many.
+    """
+    names = {file.start: file.name for file in known.log}
+    places = Places({} if state is None else {key: state}, known.extensions, known.log)
+    found = Met({}, [])
+    matched: dict[int, int] = {}
+    try:
+        for start, begin, packed in rows:
+            columns = np.frombuffer(packed, ROW)
+            report = LogReport(names.get(start, ""), start, 0, begin)
+            wanted = Entry(*(np.ascontiguousarray(columns[name]) for name in Entry._fields))
+            places.compare(key, wanted, np.ascontiguousarray(columns["at"]), report, known)
+            for (_, _, at), count in report.matched.items():
+                matched[at] = matched.get(at, 0) + count
+            report.matched = {}
+            if says_something(report):
+                found.reports[start, begin] = report
+    finally:
+        places.close()
+    if state is not None and is_all:
+        too_many = [file for file in state.files if matched.get(file.start, 0) != state.inside.get(file.start, 0)]
+        found.dangling.extend(DanglingTask(key, state, file) for file in too_many)
+    return found
+
+
+def says_something(report: LogReport) -> bool:
+    """Anything besides the sums."""
+    return bool(report.findings.counts or report.reported or report.waiting_count or report.superseded or report.orphans)
+
+
+def take(report: LogReport, more: LogReport) -> None:
+    """What was found of the same part elsewhere."""
+    report.findings.merge(more.findings)
+    report.reported |= more.reported
+    report.waiting += more.waiting
+    report.waiting_count += more.waiting_count
+    report.superseded += more.superseded
+    for key, (count, last) in more.orphans.items():
+        before, at = report.orphans.get(key, (0, -1))
+        report.orphans[key] = before + count, max(at, last)

@@ -1,0 +1,183 @@
+"""What a task of `audit` does: queues and index files by themselves, parts of the log, units that lead nowhere; and, where there
+are many queues, queue units and messages that meet by queue and file of that queue.
+
+Rows of one table, of several kinds: an answer of a piece of work, which is for the driver; the rest stays with Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rmq_spark.grouped_rows import cached
+from rmq_spark.work import Given, Work, pickled, unpickled
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmq_columns.checks.audit import LogPiece, SmallPiece
+    from rmq_columns.checks.report import Known
+
+ANSWER: Final = "answer"
+"""held: what a piece of work gave; piece: its number"""
+EDGE: Final = "edge"
+"""Where a queue begins and ends in a part of the log: queue offsets, and places of its first and last message there."""
+MATCHED: Final = "matched"
+"""units of a queue file whose message is in the part"""
+WANTED: Final = "wanted"
+"""held: what the queue units of a part's messages must hold (`meeting.ROW`)"""
+STATE: Final = "state"
+"""held: what is known of a queue, for one file of it; queueFile null: of all of it.  first, next: of its messages; units: 1 for a
+queue of batches"""
+REPORT, DANGLING, LONE = "report", "dangling", "lone"
+"""Of a meeting: what it found in a part; a file of a queue with too many units; messages whose queue has no such file."""
+PART: Final = ("part", "begin")
+"""Where the file begins in the log, and the part in the file."""
+QUEUE: Final = ("store", "topic", "queueId")
+FILE: Final = (*QUEUE, "queueFile")
+MEETING: Final = "kind string, store int, part long, begin long, topic string, queueId int, queueFile long, held binary"
+ROWS_AT_ONCE: Final = 1 << 12
+ROWS_BYTES: Final = 8 << 20
+Row = Mapping[str, Any]
+
+
+def schema(given: Given) -> pa.Schema:
+    """Of the table."""
+    import pyarrow as pa
+
+    places = [(name, pa.int64()) for name in ("first", "firstAt", "next", "lastAt", "units", "piece")]
+    queue = [("topic", pa.string()), ("queueId", pa.int32()), ("queueFile", pa.int64())]
+    part = [("kind", pa.string()), ("store", pa.int32()), ("part", pa.int64()), ("begin", pa.int64())]
+    return pa.schema([*part, *queue, *places, ("held", pa.binary())])
+
+
+def read(given: Given, numbered: tuple[int, Any]) -> Iterator[pa.RecordBatch]:
+    """Of one piece of work."""
+    from rmq_columns.checks.audit import check_dangling, check_small
+
+    number, piece = numbered
+    match given["how"]:
+        case "queues":
+            rows = check_queues(number, piece, cached(given["shared"]))
+        case "log":
+            rows = check_log(number, piece, cached(given["shared"]))
+        case "small":
+            rows = iter([answer(number, check_small(piece))])
+        case _:
+            rows = iter([answer(number, check_dangling(cached(given["shared"]), piece))])
+    return batches(rows, schema(given))
+
+
+AUDITED: Final = Work(schema, read, parameters={"how": str, "shared": str})
+
+
+def batches(rows: Iterator[Row], kind: pa.Schema, large: str = "held") -> Iterator[pa.RecordBatch]:
+    """Not too many at once, nor too large.  large: the column with bytes."""
+    import pyarrow as pa
+
+    held: list[Row] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row.get(large) or b"")
+        if len(held) >= ROWS_AT_ONCE or size >= ROWS_BYTES:
+            yield pa.RecordBatch.from_pylist(held, kind)
+            held, size = [], 0
+    if held:
+        yield pa.RecordBatch.from_pylist(held, kind)
+
+
+def answer(number: int, value: Any) -> Row:
+    """For the driver."""
+    return {"kind": ANSWER, "piece": number, "held": pickled(value)}
+
+
+def check_log(number: int, piece: LogPiece, known: Sequence[Known]) -> Iterator[Row]:
+    """Parts of the log of one store."""
+    from rmq_columns.checks.audit import check_parts
+
+    store, parts = piece
+    reports = []
+    for part in parts:
+        [report] = check_parts(known, (store, [part]))
+        place = {"store": store, "part": report.start, "begin": report.begin}
+        for (topic, queue_id), edge in report.edges.items():
+            at = {"firstAt": report.start + edge.first_at, "lastAt": report.start + edge.last_at, "units": edge.units}
+            yield {"kind": EDGE, **place, "topic": topic, "queueId": queue_id, "first": edge.first, "next": edge.next, **at}
+        for (topic, queue_id, file), units in report.matched.items():
+            yield {"kind": MATCHED, **place, "topic": topic, "queueId": queue_id, "queueFile": file, "units": units}
+        for (topic, queue_id), file, held in report.wanted:
+            yield {"kind": WANTED, **place, "topic": topic, "queueId": queue_id, "queueFile": file, "held": held}
+        report.edges, report.matched, report.wanted = {}, {}, []
+        reports.append(report)
+    yield answer(number, reports)
+
+
+def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iterator[Row]:
+    """Queues and index files by themselves; what is known of each queue stays here."""
+    from rmq_columns.checks.findings import Findings
+    from rmq_columns.checks.meeting import shares
+    from rmq_columns.checks.queues import QueueState, Told
+
+    answers: list[Any] = []
+    told: dict[int, tuple[Told, Findings]] = {}
+    for store, task in piece:
+        state, findings = task.check()
+        if not isinstance(state, QueueState):
+            answers.append((store, state, findings))
+            continue
+        together, found = told.setdefault(store, (Told(), Findings()))
+        together.take(state)
+        found.merge(findings)
+        if not state.files:
+            continue
+        key = (state.files[0].topic, state.files[0].queue_id)
+        own = {"kind": STATE, "store": store, "topic": key[0], "queueId": key[1], "first": state.first, "next": state.end}
+        own["units"] = int(state.is_batch)
+        state.past = []
+        yield {**own, "held": pickled(state)}
+        for file, share in shares(state, key in known[store].apart):
+            yield {**own, "queueFile": file, "held": pickled(share)}
+    answers += [(store, together, found) for store, (together, found) in told.items()]
+    yield answer(number, answers)
+
+
+class Meeting:
+    """A `Reduction`: a file of a queue, or what has no such file and its queue."""
+
+    def __init__(self, shared: tuple[Sequence[Known], bool]) -> None:
+        """shared: of each store; whether all messages of the file are there."""
+        self._known, self._is_all = shared
+        self._state: Any = None
+        self._rows: list[tuple[int, int, bytes]] = []
+        self._place: dict[str, Any] = {}
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """States come before messages."""
+        for row in batch.to_pylist():
+            self._place = {name: row[name] for name in FILE}
+            if row["kind"] == STATE:
+                self._state = unpickled(row["held"])
+            else:
+                self._rows.append((row["part"], row["begin"], row["held"]))
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """What was found."""
+        import pyarrow as pa
+
+        kinds = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+        fields = [one.split() for one in MEETING.split(",")]
+        return batches(self._found(), pa.schema([(name, kinds[kind]) for name, kind in fields]))
+
+    def _found(self) -> Iterator[Row]:
+        from rmq_columns.checks.meeting import meet
+
+        place, key = self._place, (self._place["topic"], self._place["queueId"])
+        if self._state is None and self._is_all:
+            yield from ({**place, "kind": LONE, "part": part, "begin": begin, "held": held} for part, begin, held in self._rows)
+            return
+        met = meet(key, self._state, self._rows, self._known[place["store"]], self._is_all)
+        for (part, begin), report in met.reports.items():
+            yield {**place, "kind": REPORT, "part": part, "begin": begin, "held": pickled(report)}
+        for task in met.dangling:
+            yield {**place, "kind": DANGLING, "held": pickled(task)}
