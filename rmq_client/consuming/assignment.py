@@ -15,7 +15,7 @@ from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import Progress
 from rmq_client.consuming.pulling import Puller
 from rmq_client.core import ClientCore
-from rmq_client.errors import BrokerError, CallerError, ClientError, NoRoute, Unreadable
+from rmq_client.errors import BrokerError, CallerError, ClientError, NetworkError, NoRoute, Unreadable
 from rmq_client.settings import ConsumerSettings
 from rmq_client.world import mono_ms
 from rmq_wire import names
@@ -26,7 +26,7 @@ from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.clients import GetConsumerListByGroup
 
 Admitted = Callable[[MessageQueue], Awaitable[bool]]
-"""Whether a queue may be begun now."""
+"""Whether a queue may be begun now.  Raises `ClientError`."""
 Dropped = Callable[[MessageQueue, ProcessQueue], Awaitable[bool]]
 """Whether it is given up now; else it is asked about again."""
 Taken = Callable[[MessageQueue, ProcessQueue, int], None]
@@ -57,6 +57,8 @@ class Assignment:
         """The last round ended with the queues that it should have."""
         self.had_company = False
         """Another member was known at some time: what comes may have had an owner who still tells how far it is."""
+        self._silent: set[str] = set()
+        """Brokers that could not be asked in this round."""
         self._client = client
         self._group = group
         self._puller = puller
@@ -71,6 +73,7 @@ class Assignment:
         """One round over these topics.  Whether anything changed.  What cannot be asked stays as it is."""
         changed = False
         self.balanced = True
+        self._silent.clear()
         had: dict[str, list[MessageQueue]] = {}
         for queue in self.queues:
             had.setdefault(queue.topic, []).append(queue)
@@ -111,7 +114,17 @@ class Assignment:
         return mine & set(queues)
 
     async def _members(self, brokers: set[str]) -> list[str]:
-        broker = self._client.world.rng.choice(sorted(brokers))
+        """Of any broker that answers.  Java asks one, and does nothing for 20 s when that one is gone."""
+        while True:
+            broker = self._client.world.rng.choice(sorted(brokers - self._silent or brokers))
+            try:
+                return await self._members_at(broker)
+            except NetworkError:
+                self._silent.add(broker)
+                if brokers <= self._silent:
+                    raise
+
+    async def _members_at(self, broker: str) -> list[str]:
         place = self._client.routes.reading_place(broker)
         if place is None:
             return []
@@ -137,11 +150,15 @@ class Assignment:
             if queue not in mine or gone or held.pull_expired(now_ms):
                 changed |= await self.give_up(queue, held)
         for queue in sorted(mine - self.queues.keys()):
+            if queue.broker_name in self._silent:  # the others need not wait for each of its queues
+                continue
             try:
                 if not await self._admitted(queue):
                     continue
                 offset = await self.where_to_begin(queue)
             except ClientError as error:
+                if isinstance(error, NetworkError):
+                    self._silent.add(queue.broker_name)
                 self._client.log.warning("%s is not begun: %s", str(queue), str(error))
                 continue
             held = self.queues[queue] = ProcessQueue(mono_ms())

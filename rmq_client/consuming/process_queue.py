@@ -9,7 +9,9 @@ Source: `ProcessQueue`, `ConsumeMessageConcurrentlyService.processConsumeResult`
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from rmq_wire.bodies.consumer_answers import ProcessQueueInfo
@@ -50,8 +52,8 @@ class ProcessQueue:
         self.last_consume_ms = now_ms
         self.count = 0
         self.size = 0
-        self._waiting: dict[int, Held] = {}
-        """By offset, in order."""
+        self._waiting: OrderedDict[int, Held] = OrderedDict()
+        """By offset, in order.  No dict: one whose first entries are gone is walked through, gaps and all, to find its first."""
         self._taken: dict[int, Held] = {}
         self._started_ms: dict[int, int] = {}
         """When a listener got it, by offset."""
@@ -76,7 +78,7 @@ class ProcessQueue:
             self.size += message.body_size
             self._offset_max = offset
         if not in_order:
-            self._waiting = dict(sorted(self._waiting.items()))
+            self._waiting = OrderedDict(sorted(self._waiting.items()))
         begin = bool(self._waiting) and not self._consuming
         self._consuming |= begin
         return begin
@@ -134,7 +136,7 @@ class ProcessQueue:
     def take(self, most: int, now_ms: int) -> list[Held]:
         """The next messages, which are then neither waiting nor done.  None: whoever was at it is at it no more."""
         self.last_consume_ms = now_ms
-        taken = [self._waiting[offset] for offset in list(self._waiting)[:most]]
+        taken = list(islice(self._waiting.values(), most))
         for message in taken:
             self._taken[message.queue_offset] = self._waiting.pop(message.queue_offset)
         if not taken:
@@ -160,8 +162,13 @@ class ProcessQueue:
         self._put_back([message.queue_offset for message in messages if message.queue_offset in self._taken])
 
     def _put_back(self, offsets: Sequence[int]) -> None:
-        back = {offset: self._taken.pop(offset) for offset in offsets}
-        self._waiting = dict(sorted({**back, **self._waiting}.items()))
+        for offset in sorted(offsets, reverse=True):
+            first = next(iter(self._waiting), offset)
+            self._waiting[offset] = self._taken.pop(offset)
+            if offset < first:
+                self._waiting.move_to_end(offset, last=False)
+            else:  # what came meanwhile is before it
+                self._waiting = OrderedDict(sorted(self._waiting.items()))
 
     # State
 

@@ -195,7 +195,7 @@ class PushConsumer:
         with trio.move_on_after(LAST_WORDS_S):
             await self._progress.tell_all(queues, wait=True)
             if self._locks is not None:
-                await self._locks.unlock(queues, wait=True)
+                await self._locks.unlock(list(self._assignment.queues), wait=True)  # one may have come meanwhile
         self._client.members.leave_consumer(self._group)
         await self._client.say_goodbye(None, self._group)
 
@@ -217,7 +217,7 @@ class PushConsumer:
     # Queues that come and go
 
     async def _admit(self, queue: MessageQueue) -> bool:
-        return self._locks is None or await self._locks.lock(queue)
+        return not self._own.stopping and (self._locks is None or await self._locks.granted(queue))
 
     def _begin(self, queue: MessageQueue, held: ProcessQueue, offset: int) -> None:
         self._progress.forget(queue)

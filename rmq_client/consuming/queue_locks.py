@@ -31,10 +31,14 @@ class QueueLocks:
     async def lock(self, queue: MessageQueue) -> bool:
         """Ask for one.  Whether it is ours now."""
         try:
-            return queue in await self._ask(queue.broker_name, [queue])
+            return await self.granted(queue)
         except ClientError as error:
             self._client.log.warning("%s is not locked: %s", str(queue), str(error))
             return False
+
+    async def granted(self, queue: MessageQueue) -> bool:
+        """The same.  Raises `ClientError`."""
+        return queue in await self._ask(queue.broker_name, [queue])
 
     async def renew(self, held: Mapping[MessageQueue, ProcessQueue]) -> None:
         """Ask for all of them, and note which are ours.  No answer has changed nothing: the lock grows old."""

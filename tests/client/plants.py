@@ -92,7 +92,7 @@ def an_orderly_consumer_needs_no_lock(patch: pytest.MonkeyPatch) -> None:
         for one in held.values():
             one.locked = True
 
-    patch.setattr(QueueLocks, "lock", plant)
+    patch.setattr(QueueLocks, "granted", plant)
     patch.setattr(QueueLocks, "renew", renewed)
     patch.setattr(ProcessQueue, "lock_expired", lambda self, now_ms: False)
 

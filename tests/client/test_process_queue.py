@@ -156,3 +156,16 @@ class Consumer(RuleBasedStateMachine):
 
 
 TestConsumer = Consumer.TestCase
+
+
+def test_what_is_taken_and_put_back_copies_nothing() -> None:
+    queue = filled(*range(1, 1_000))
+    waiting = queue._waiting
+    for _ in range(3):
+        queue.consume_again(queue.take(2, 1))
+    assert queue._waiting is waiting
+    assert list(waiting) == list(range(1, 1_000))
+    taken = queue.take(2, 1)
+    queue.put(notes(0))
+    queue.consume_again(taken)
+    assert list(queue._waiting) == list(range(1_000)), "what came late is before it"
