@@ -69,10 +69,13 @@ WANTED: Final = Picking(
 )
 BODY: Final = (
     "so bigint, pt bigint, it bigint, bm int, n int, q int, t string, c string, d array<int>, ao bigint, aol array<bigint>,"
+    " rp string, sp boolean,"
     " startOffset bigint, popTime bigint, queueId int, topic string, consumerGroup string, ackOffset bigint,"
     " ackOffsetList array<bigint>"
 )
 """`PopCheckPoint`, `AckMsg`, `BatchAckMsg`; acks are read under their long names, too."""
+IDENTITY: Final = "xxhash64(said.n, if(size(said.d) > 0, said.d, null), said.rp, coalesce(said.sp, false))"
+"""With `due`: what tells check points of one name from one that is there twice (`rmq_wire.implied.pop.is_same_point`)."""
 FOUND: Final = (
     "kind",
     "brokerName",
@@ -256,7 +259,9 @@ def half(rows: DataFrame, positions: DataFrame) -> DataFrame:
 
 
 def pop(rows: DataFrame, positions: DataFrame) -> DataFrame:
-    """Every message of every check point; state: acked, settled (revive has gone on: it is in a retry topic now), waiting."""
+    """Every message of every check point, also of two of one name; state: acked, settled (revive has gone on: it is in a retry
+    topic now), waiting.
+    """
     from pyspark.sql import functions as F
 
     found = pop_states(rows, positions).withColumn("dueTimestamp", time_at(F.col("due"))).withColumn("kind", F.lit("pop"))
@@ -301,13 +306,13 @@ def pop_states(rows: DataFrame, positions: DataFrame) -> DataFrame:
         "bornTimestamp",
         "storeTimestamp",
         (F.col("popTime") + F.expr("said.it")).alias("due"),
+        F.expr(IDENTITY).alias("point"),
         F.expr("coalesce(said.bm, 0)").alias("bits"),
         F.posexplode(F.expr(places)).alias("number", "queueOffset"),
     )
     names = ("systemTopic", "systemQueueId", "systemQueueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp")
-    points = points.groupBy(*key, "queueOffset").agg(  # in the wheel first, then in the revive topic
+    points = points.groupBy(*key, "point", "due", "queueOffset").agg(  # in the wheel first, then in the revive topic
         *(F.max(name).alias(name) for name in names),
-        F.max("due").alias("due"),
         F.max(F.expr("shiftright(bits, number) & 1")).alias("bit"),
     )
     single = own.where("tags = 'ack'").select(*key, F.expr("coalesce(said.ao, said.ackOffset)").alias("queueOffset"))

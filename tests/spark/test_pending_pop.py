@@ -3,6 +3,7 @@ those of others that look alike, records that nobody can read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +23,8 @@ ROWS: Final = (
 )
 POSITIONS: Final = "brokerName string, group string, topic string, queueId int, offset bigint"
 TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
-State = dict[tuple[pop.Pop, int], str]
+State = Counter[tuple[pop.Pop, int, int, str]]
+"""(pop, queue offset, due time, state) of each message of each check point."""
 
 
 class Written(NamedTuple):
@@ -60,18 +62,20 @@ def points(draw: st.DrawFn) -> PopCheckPoint:
     right = st.integers(1, 6) if not diffs else st.just(len(diffs))
     num = draw(st.one_of(right, right, right, st.integers(-1, 40)))
     bits = draw(st.one_of(st.just(0), st.integers(-(1 << 31), (1 << 31) - 1)))
-    said = {"num": num, "diffs": diffs or draw(st.sampled_from([None, []])), "bit_map": bits, "invisible_time": 60_000}
-    return PopCheckPoint(**draw(marks), **said, broker_name=draw(st.sampled_from([None, "b"])))
+    said = {"num": num, "diffs": diffs or draw(st.sampled_from([None, []])), "bit_map": bits}
+    said["invisible_time"] = draw(st.sampled_from([60_000, 90_000]))
+    more = {"re_put_times": draw(st.sampled_from([None, "1"])), "suspend": draw(st.booleans())}
+    return PopCheckPoint(**draw(marks), **said, **more, broker_name=draw(st.sampled_from([None, "b"])))
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     records = []
-    seen = set()
+    seen: list[tuple[Any, PopCheckPoint]] = []
     for point in draw(st.lists(points(), min_size=1, max_size=6)):
         of = (point.topic, point.group, point.queue_id, point.start_offset, point.pop_time)
-        if of not in seen:
-            seen.add(of)
+        if not any(of == other and pop.is_same_point(point, known) for other, known in seen):
+            seen.append((of, point))
             records.append(Written("ck", point.encode(), *draw(places)))
         own = dict(zip(("topic", "group", "queue_id", "start_offset", "pop_time"), of, strict=True))
         for ack in draw(st.lists(st.one_of(st.just(own), marks), max_size=3)):
@@ -102,13 +106,13 @@ def expected(world: World) -> State:
             found.append((record, place))
         elif record is not None:
             acked.setdefault(of_pop(record), set()).update(pop.acked_offsets(record))
-    states: State = {}
+    states: State = Counter()
     for point, place in found:
         of = of_pop(point)
         left = pop.open_offsets(point, acked.get(of, set()))
         for offset in (point.offset_at(index) for index in range(point.num)):
             gone = place is not None and place <= world.position
-            states[of, offset] = "acked" if offset not in left else "settled" if gone else "waiting"
+            states[of, offset, point.due_ms, "acked" if offset not in left else "settled" if gone else "waiting"] += 1
     return states
 
 
@@ -142,10 +146,9 @@ def test_states_are_those_of_the_rule(spark: Any, drawn: list[World]) -> None:
     rows = spark.createDataFrame([row for name, world in named.items() for row in rows_of(name, world)], ROWS)
     told = [(name, pop.REVIVE_GROUP, REVIVE, 5, world.position) for name, world in named.items() if world.position >= 0]
     told.append(("broker-0", "another", REVIVE, 5, 99))
-    found: dict[str, State] = {name: {} for name in named}
+    found: dict[str, State] = {name: Counter() for name in named}
     answer = pending_rows.pop_states(rows, spark.createDataFrame(told, POSITIONS))
     for row in answer.collect():
         of = pop.Pop(row.topic, row.group, row.queueId, row.start, row.popTime, "")
-        assert (of, row.queueOffset) not in found[row.brokerName], "each once"
-        found[row.brokerName][of, row.queueOffset] = row.state
+        found[row.brokerName][of, row.queueOffset, row.due, row.state] += 1
     assert [world for name, world in named.items() if found[name] != expected(world)][:1] == []
