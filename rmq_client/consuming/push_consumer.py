@@ -17,6 +17,7 @@ import trio
 
 from rmq_client.consuming.allocation import AllocateStrategy
 from rmq_client.consuming.assignment import Assignment
+from rmq_client.consuming.checking import check_subscription
 from rmq_client.consuming.concurrently import Concurrently
 from rmq_client.consuming.giving_back import GivingBack
 from rmq_client.consuming.listener import ConsumeHook, Listener
@@ -167,10 +168,14 @@ class PushConsumer:
         )
 
     async def start(self) -> None:
-        """Become a member.  Raises `NoRoute`, `NetworkError` where a topic has no route: nobody would ever hear."""
-        for topic in self._subscriptions:
-            if not names.is_retry_topic(topic):
-                await self._client.route(topic)
+        """Become a member.  What would never work is said now, nobody would hear of it later.
+
+        Raises `NoRoute`, `NetworkError` where a topic has no route, `BrokerError` for an expression that brokers cannot evaluate.
+        """
+        for wanted in self._subscribed():
+            if not names.is_retry_topic(wanted.topic):
+                await self._client.route(wanted.topic)
+                await check_subscription(self._client, self._group, wanted)
         await self._progress.load()
         self._client.members.topics |= self._subscriptions.keys()
         self._client.members.join_consumer(self._group, self)

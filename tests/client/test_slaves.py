@@ -11,7 +11,7 @@ import trio.testing
 
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import SQL92, Subscription
-from rmq_client.errors import CallerError, NoBroker
+from rmq_client.errors import BrokerError, CallerError, NoBroker, Unreachable
 from rmq_client.messages import Message, MessageQueue
 from rmq_wire import sys_flag
 from rmq_wire.bodies.connections import ConsumerIdList
@@ -20,7 +20,7 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.offsets import QueryConsumerOffsetResponse
 from rmq_wire.headers.pull import PullMessageResponse
-from tests.client.fake_cluster import BROKER_A, FakeCluster, FakeServer, Reply, client_of, pass_time
+from tests.client.fake_cluster import BROKER_A, FakeCluster, FakeServer, Reply, client_of, pass_time, refusing
 
 Clock = trio.testing.MockClock
 SLAVE = "10.0.1.2:10911"
@@ -149,3 +149,25 @@ async def test_an_old_broker_is_not_asked_to_filter_by_properties(autojump_clock
         await puller.pull(QUEUE, 7, subscription=Subscription("A"))
         await pass_time(31)
         await puller.pull(QUEUE, 7, subscription=by_price)
+
+
+async def test_a_subscription_is_checked_by_a_broker_that_answers(autojump_clock: Clock) -> None:
+    cluster = FakeCluster(queues=1)
+    cluster.a.up = False
+    asked = RequestCode.CHECK_CLIENT_CONFIG
+    cluster.b.answers[asked] = refusing(ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+    async with client_of(cluster) as client:
+
+        async def begin(subscription: Subscription) -> None:
+            async with client.push_consumer("G", {"T": subscription}, lambda messages, context: None):
+                raise AssertionError("it joined")
+
+        with pytest.raises(BrokerError, match="SUBSCRIPTION_PARSE_FAILED"):
+            await begin(Subscription("price >", SQL92))
+        assert cluster.b.count(asked) == 1
+        cluster.b.up = False
+        await cluster.b.hang_up()
+        with pytest.raises(Unreachable):
+            await begin(Subscription("price > 1", SQL92))
+        with pytest.raises(AssertionError, match="it joined"):
+            await begin(Subscription("A"))

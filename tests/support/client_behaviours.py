@@ -389,6 +389,10 @@ async def a_subscription_by_properties_is_heeded(played: Played, topic: str) -> 
     async with played.client.push_consumer(f"{topic}-g", {topic: wanted}, heard, **FIRST):
         await played.face.until(lambda: len(heard.messages) >= 4, "four messages")
     assert sorted(heard.bodies) == [b"2", b"3", b"4", b"5"]
+    wrong = Subscription("price > > 1", "SQL92")
+    with pytest.raises(BrokerError, match="SUBSCRIPTION_PARSE_FAILED"):
+        async with played.client.push_consumer(f"{topic}-g2", {topic: wrong}, heard, **FIRST):
+            raise AssertionError("it joined")
 
 
 async def what_a_group_has_before_it_is_seen(played: Played, topic: str) -> None:
