@@ -187,19 +187,27 @@ def record_properties(tag: str, deliver_ms: int, unique_key: str) -> bytes:
 
 def waiting_properties(tag: str, deliver_ms: int, unique_key: str, slot_ms: int, topic: str, queue_id: int) -> bytes:
     """The same of a record that waits in the timer's topic for its slot."""
-    said = (tag, deliver_ms, unique_key, slot_ms, topic, queue_id)
-    return (_WAITING_FORM % _PICK_WAITING(said)).encode("utf-8", "replace")
+    form, pick = _waiting_form(tag, topic, queue_id)
+    return (form % pick((deliver_ms, unique_key, slot_ms))).encode("utf-8", "replace")
 
 
-def _form(values: Mapping[str, str]) -> tuple[str, Callable[[tuple[object, ...]], tuple[object, ...]]]:
-    """Of these properties in Java's order, and what brings the values of a record into it."""
-    given, ordered = list(values), iteration_order(values, _RECORD_BUCKETS)
-    return "".join([f"{name}\x01{values[name]}\x02" for name in ordered]), itemgetter(*map(given.index, ordered))
+@lru_cache(maxsize=1_024)
+def _waiting_form(tag: str, topic: str, queue_id: int) -> tuple[str, Callable[[tuple[object, ...]], tuple[object, ...]]]:
+    """Of those with one tag for one queue."""
+    place = {prop.REAL_TOPIC: topic.replace("%", "%%"), prop.REAL_QID: str(queue_id)}
+    values = {prop.TIMER_DELIVER_MS: "%d", prop.UNIQ_KEY: "%s", prop.TIMER_OUT_MS: "%d", prop.TAGS: tag, **place}
+    return _form(values, iteration_order({**_RECORD_FORM, prop.TIMER_OUT_MS: "", **place}, _RECORD_BUCKETS))
+
+
+def _form(values: Mapping[str, str], ordered: Sequence[str]) -> tuple[str, Callable[[tuple[object, ...]], tuple[object, ...]]]:
+    """Of these properties in Java's order, and what brings into it what stands for their `%d` and `%s`."""
+    given = [name for name, value in values.items() if value in ("%d", "%s")]
+    places = [given.index(name) for name in ordered if name in given]
+    return "".join([f"{name}\x01{values[name]}\x02" for name in ordered]), itemgetter(*places)
 
 
 _RECORD_FORM: Final = {prop.TAGS: "%s", prop.TIMER_DELIVER_MS: "%d", prop.UNIQ_KEY: "%s"}
-_WAITING_FORM, _PICK_WAITING = _form({**_RECORD_FORM, prop.TIMER_OUT_MS: "%d", prop.REAL_TOPIC: "%s", prop.REAL_QID: "%d"})
-_DUE_FORM, _PICK_DUE = _form(_RECORD_FORM)
+_DUE_FORM, _PICK_DUE = _form(_RECORD_FORM, iteration_order(_RECORD_FORM, _RECORD_BUCKETS))
 
 
 def tag_and_time(properties: bytes) -> tuple[str, int | None]:

@@ -298,6 +298,9 @@ def test_properties_of_records_are_javas() -> None:
     stored = pop.waiting_properties("bAck", 1_700_000_060_000, "key", 1_700_000_059_000, pop.revive_topic("c"), 7)
     assert stored.decode() == waiting
     assert decode(due) == pop.record_values("bAck", 1_700_000_060_000, "key")
+    odd = decode(pop.waiting_properties("ck", 5, "k%sé", 4, "a%d%s", 3).decode())
+    told = {prop.TIMER_OUT_MS: "4", prop.REAL_TOPIC: "a%d%s", prop.REAL_QID: "3"}
+    assert odd == {**pop.record_values("ck", 5, "k%sé"), **told}
 
 
 @pytest.mark.parametrize(("topic", "plain", "group"), JAVA["plain_topics"])
