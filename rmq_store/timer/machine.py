@@ -34,7 +34,7 @@ from rmq_store.timer.wheel import EMPTY, TimerWheel
 from rmq_wire import names, properties
 from rmq_wire import property_names as prop
 from rmq_wire.implied import timers
-from rmq_wire.implied.timers import DELETES, NEVER_IN_WHEEL_MS, ROLLS, NoTimer
+from rmq_wire.implied.timers import DELETES, NEVER_IN_WHEEL_MS, PLAIN, ROLLS, NoTimer
 from rmq_wire.property_shapes import Shapes
 
 SLOTS_PER_STEP: Final = 4_096
@@ -249,7 +249,8 @@ class Timer:
             due_text, topic = values.get(prop.TIMER_OUT_MS, ""), values.get(prop.REAL_TOPIC)
             is_mark = prop.TIMER_DEL_UNIQKEY in values
         due_ms = timers.due_said(due_text)
-        if due_ms < self._open_from(queue_offset, physical_offset):
+        is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
+        if due_ms < (self._unread_ms if is_late else self.write_ms):
             if is_mark:
                 return
             values = values_of(draft)
@@ -258,32 +259,24 @@ class Timer:
             step.end_offset = deliver(draft, False) or step.end_offset
             step.direct.append(queue_offset)
             return
-        self._enter(step, queue_offset, physical_offset, size, due_ms, topic, DELETES if is_mark else 0)
-
-    def _enqueue_told(self, step: Step, queue_offset: int, physical_offset: int, size: int, said: tuple[int, str]) -> bool:
-        """The same of a message that was told.  False when it has to be read, for its slot is over."""
-        due_ms, topic = said
-        if due_ms < self._open_from(queue_offset, physical_offset):
-            return False
-        step.looked += 1
-        step.bytes += size
-        self._enter(step, queue_offset, physical_offset, size, due_ms, topic, 0)
-        return True
-
-    def _open_from(self, queue_offset: int, physical_offset: int) -> int:
-        """Slots from here on take a message of this place."""
-        is_late = queue_offset < self._caught_up_at or physical_offset < self._rolled_to
-        return self._unread_ms if is_late else self.write_ms
-
-    def _enter(
-        self, step: Step, queue_offset: int, physical_offset: int, size: int, due_ms: int, topic: str | None, marks: int
-    ) -> None:
         slot_ms, magic = timers.step(
             due_ms, self.write_ms, window_slots=self._window_slots, precision_ms=self.settings.timer_precision_ms
         )
+        if is_mark:
+            magic |= DELETES
         if slot_ms < self.write_ms:
             step.has_late = True
-        step.entries.append(Entry(queue_offset, slot_ms, magic | marks, physical_offset, size, topic or None))
+        step.entries.append(Entry(queue_offset, slot_ms, magic, physical_offset, size, topic or None))
+
+    def _enqueue_told(self, step: Step, queue_offset: int, physical_offset: int, size: int, said: tuple[int, str]) -> bool:
+        """The same of a message that was told.  False when it has to be read, for its slot is over, or too far to be entered."""
+        due_ms, topic = said
+        if not 0 <= due_ms - self.write_ms < self._window_slots * self.settings.timer_precision_ms:
+            return False
+        step.looked += 1
+        step.bytes += size
+        step.entries.append(Entry(queue_offset, due_ms, PLAIN, physical_offset, size, topic))
+        return True
 
     def _write(self, entries: list[Entry], wall_ms: int) -> None:
         """Append units to the timer's log and link them to their slots; one write for all in one file."""
