@@ -115,6 +115,15 @@ def test_parts_left_out_and_the_function(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("queues")
+def test_queues_of_a_file_that_was_cut_falsely(spark: Any, tmp_path: Path) -> None:
+    """What was said of its messages at the first look does not count."""
+    write_log(tmp_path, [forged(20)] * 3, file_bytes=1 << 14)
+    outcome = run(spark, tmp_path, options={"splitBytes": "1200", "splitStrategy": "magic"}, no_index=True)
+    assert any("look like messages" in note for note in outcome.notes)
+    assert rows(outcome) == rows(run(spark, tmp_path, options={"splitStrategy": "file"}, no_index=True))
+    assert [(row["messages"], row["consumeQueueEndOffset"]) for row in rows(outcome, "queues")] == [(3, 3)]
+
+
 def test_forged_cuts_cost_a_second_look_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     write_log(tmp_path, [forged(20)] * 3, file_bytes=1 << 14)
     options = {"splitBytes": "1200", "splitStrategy": "magic"}

@@ -44,7 +44,7 @@ MORE_PLACES: Final = {
     STOPPED: (CREATE, WHOLE, COUNT, ASK, PUT, END),
 }
 """Before which call, or behind all of a task's work, its executor dies: each step of a split, in order."""
-CLUSTER_S_MAX: Final = 900
+CLUSTER_S_MAX: Final = 1800
 LOST_S: Final = 30
 """After which an executor that says nothing is lost: each that is stopped takes so long."""
 DIED: Final = "died"
