@@ -153,7 +153,7 @@ class BrokerNode:
         self.orders = OrderInfos(env, self._read_queues, lambda group: group in self.groups)
         self.request_modes = RequestModes()
         self.request_modes.topics_max = limits.topics_max
-        self.offsets.on_reset = self.orders.clear_block
+        self.offsets.on_reset.append(self.orders.clear_block)
         self.persister = Persister(
             self.disk,
             f"{config.store_path_root_dir}/config",

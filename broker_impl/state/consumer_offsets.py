@@ -69,7 +69,7 @@ class ConsumerOffsets(PersistedTable):
         self._commits = 0
         self._queues = 0
         self.data_version = DataVersion(timestamp=env.wall_ms)
-        self.on_reset: Callable[[str, str, int], object] = lambda topic, group, queue_id: None
+        self.on_reset: list[Callable[[str, str, int], object]] = []
         """Called at each reset by the server: what the group has of this queue counts no more."""
 
     @property
@@ -199,7 +199,8 @@ class ConsumerOffsets(PersistedTable):
             return
         self._resets.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
         self.commit(group, topic, queue_id, offset, "reset")
-        self.on_reset(topic, group, queue_id)
+        for told in self.on_reset:
+            told(topic, group, queue_id)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """A reset of this queue waits to be found."""

@@ -61,6 +61,7 @@ class PopLines:
         self._lines: dict[tuple[str, str], dict[int, deque[Stretch]]] = {}
         """By topic and group; by queue."""
         self._in_flight: dict[QueueOfGroup, int] = {}
+        offsets.on_reset.append(lambda *place: self.forget_in_flight(QueueOfGroup(*place)))
         self.locked: set[QueueOfGroup] = set()
         """Somebody waits for the disk and has not said yet what it takes of them."""
 
@@ -162,7 +163,7 @@ class PopLines:
             self._in_flight.pop(place, None)
 
     def forget_in_flight(self, place: QueueOfGroup) -> None:
-        """An ordered pop begins: all of it is free (`clearInFlightMessageNum`)."""
+        """An ordered pop begins, or the group starts anew: all of it is free (`clearInFlightMessageNum`)."""
         self._in_flight.pop(place, None)
 
     def forget(self, topics: Set[str], groups: Set[str]) -> None:

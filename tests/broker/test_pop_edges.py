@@ -11,6 +11,7 @@ import pytest
 from broker_impl.state.pop_lines import QueueOfGroup
 from rmq_wire.bodies.pop import BatchAckMessageRequestBody
 from rmq_wire.command import Command
+from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.pop import (
     BatchAckMessage,
     Notification,
@@ -165,6 +166,17 @@ def test_what_an_ordered_acknowledgement_frees(broker: Harness, client: Client, 
         assert len(take(client, order=True)) == 2
     ack(client, found[0])
     assert broker.node.pops.lines.in_flight(place) == 1
+
+
+def test_what_a_reset_frees(broker: Harness, client: Client) -> None:
+    """The group starts anew: what it had counts no more towards what may be in flight."""
+    fill(client, 2)
+    take(client)
+    place = QueueOfGroup("T", "G", 0)
+    assert broker.node.pops.lines.in_flight(place) == 2
+    asked = ResetOffset(group="G", topic="T", timestamp=-1, is_force=True, queue_id=0, offset=0)
+    assert client.ask(asked).code == 0
+    assert broker.node.pops.lines.in_flight(place) == 0
 
 
 def test_retries_of_a_topic_that_is_gone_do_not_come_again(tmp_path: Path) -> None:
