@@ -33,7 +33,7 @@ async def test_no_more_of_a_topic_is_here_than_it_may_have(autojump_clock: MockC
     cluster = SimCluster(1, queues=2)
 
     async def hang(messages: Messages, context: Context) -> None:
-        await trio.sleep_forever()
+        await trio.Event().wait()
 
     told = {"pull_threshold_for_topic": 40, "pull_batch_size": 4, "await_termination_ms": 10, **FIRST}
     async with client_of(cluster) as client:

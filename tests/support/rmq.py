@@ -83,8 +83,10 @@ class Server(ServerProcess):
         """The next line that it prints.  Fails with its log when none comes."""
         assert self._process is not None
         assert self._process.stdout is not None
+        poll = select.poll()  # `select` takes no descriptor above 1,023
+        poll.register(self._process.stdout, select.POLLIN)
         while b"\n" not in self._printed:
-            ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+            ready = poll.poll(PATIENCE_S * 1000)
             more = os.read(self._process.stdout.fileno(), 65_536) if ready else b""
             assert more, f"nothing printed\n{self.log_tail()}"
             self._printed += more
