@@ -1,7 +1,7 @@
 """Stock mqadmin 5.5.0 on our broker and on the real one: the same columns, rows and exit text.
 
 One JVM a side plays all command lines (the unmodified main program, called again and again); one call is a process of its own.
-Both sides are prepared alike: a topic of four queues with eight messages, a group that consumes them, a producer.
+Both sides are prepared alike, beside other tests: a topic of four queues with eight messages, a group that consumes, a producer.
 With RMQ_SUBJECT=java both sides are Java's: the proof that the normalisation hides enough.
 """
 
@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ import pytest
 from broker_impl.refused import BROKER
 from conformance.subjects.jars import shared_classes
 from tests.support.clients import JavaDriver, Printed
+from tests.support.courses import Place, plays
 from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
 from tests.support.mqadmin import (
     CHANGING,
@@ -39,8 +40,6 @@ from tests.support.mqadmin import (
 from tests.support.process import until
 from tests.support.reference import PATIENT, QUIET, SMALL_STORE
 from tests.support.subject import SUBJECTS, start_broker, start_name_server
-
-pytestmark = pytest.mark.java
 
 TOPIC, GROUP, PRODUCERS = "Orders", "GID-orders", "GID-senders"
 POPPED, POPPING = "Popped", "GID-popping"
@@ -60,31 +59,39 @@ class Side(NamedTuple):
         return self.tools.begin_mqadmin(*call.line.format(**self.names).split(), "-n", self.namesrv)
 
 
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]:
+def both_sides(place: Place) -> dict[str, Side]:
     """`theirs` and `ours`, prepared alike and at the same time: a stock tool waits up to 3 s for itself at its end."""
     kinds = {"theirs": "java", "ours": SUBJECTS[0]}
-    directories = {side: tmp_path_factory.mktemp(f"mqadmin-{side}") for side in kinds}
-    with contextlib.ExitStack() as stack:
-        names = {side: start_name_server(kind, directories[side] / "namesrv") for side, kind in kinds.items()}
-        brokers = {
-            side: start_broker(
-                kind,
-                directories[side] / "broker",
-                names[side].address,
-                properties={**SMALL_STORE, **PATIENT, **QUIET},
-                wait=False,
-            )
-            for side, kind in kinds.items()
-        }
-        drivers = {side: stack.enter_context(JavaDriver(directories[side] / "tools", REFERENCE)) for side in kinds}
-        for server in (*names.values(), *brokers.values()):
-            stack.callback(server.end)
-        for broker in brokers.values():
-            broker.wait_ready()
-        with ThreadPoolExecutor(len(kinds)) as both:
-            addresses = [(drivers[side], names[side].address, brokers[side].address, brokers[side].store) for side in kinds]
-            yield dict(zip(kinds, both.map(lambda four: prepare(*four), addresses), strict=True))
+    directories = {side: place.directory / f"mqadmin-{side}" for side in kinds}
+    for directory in directories.values():
+        directory.mkdir()
+    names = {side: start_name_server(kind, directories[side] / "namesrv") for side, kind in kinds.items()}
+    brokers = {
+        side: start_broker(
+            kind,
+            directories[side] / "broker",
+            names[side].address,
+            properties={**SMALL_STORE, **PATIENT, **QUIET},
+            wait=False,
+        )
+        for side, kind in kinds.items()
+    }
+    drivers = {side: place.kept.enter_context(JavaDriver(directories[side] / "tools", REFERENCE)) for side in kinds}
+    for server in (*names.values(), *brokers.values()):
+        place.kept.callback(server.end)
+    for broker in brokers.values():
+        broker.wait_ready()
+    with ThreadPoolExecutor(len(kinds)) as both:
+        addresses = [(drivers[side], names[side].address, brokers[side].address, brokers[side].store) for side in kinds]
+        return dict(zip(kinds, both.map(lambda four: prepare(*four), addresses), strict=True))
+
+
+pytestmark = [pytest.mark.java, plays(both_sides, seconds=35, stays=True)]
+
+
+@pytest.fixture
+def sides(course: Future[dict[str, Side]]) -> dict[str, Side]:
+    return course.result()
 
 
 def prepare(tools: JavaDriver, namesrv: str, broker: str, store: Path) -> Side:
