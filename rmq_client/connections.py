@@ -86,6 +86,11 @@ class Connections:
             self._retire(address, connection)
         raise Unreachable(f"{address} sent us away twice (GO_AWAY): it stops")
 
+    async def open(self, address: str, *, timeout_ms: int) -> None:
+        """Have a connection that lives.  Raises `Unreachable`."""
+        if self.living(address) is None:
+            await self._connected(address, trio.current_time() + timeout_ms / 1e3)
+
     async def send_oneway(self, address: str, request: Request, body: Body = b"", *, timeout_ms: int) -> None:
         """Send what is not answered, as soon as there is room on the connection.
 

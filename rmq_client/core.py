@@ -79,6 +79,8 @@ class ClientCore:
         self.broker_versions: dict[str, int] = {}
         """Address -> the version that the broker's last answer to a heartbeat named (an ordinal of `MQVersion`)."""
         self._heartbeats = Heartbeats(settings.use_heartbeat_v2)
+        self._beating: dict[str, trio.Lock] = {}
+        """Brokers take heartbeats and goodbyes in any order: one at a time at each address.  Java: `lockHeartbeat`."""
         self._used_ms: dict[str, int] = {}
         self._lookups: dict[tuple[str, str | None], _Lookup] = {}
 
@@ -223,14 +225,17 @@ class ClientCore:
         said = self._heartbeats.round(self.members.heartbeat())
         async with trio.open_nursery() as nursery:
             for address in self.routes.addresses(masters_only=not self.members.consumes):
-                nursery.start_soon(self._beat, address, said)
+                nursery.start_soon(self._beat, address, said, self.members.version)
 
-    async def _beat(self, address: str, said: Round) -> None:
-        body = self._heartbeats.body(said, address, self.connections.living(address))
+    async def _beat(self, address: str, said: Round, version: int) -> None:
         try:
-            answer = await self.ask(address, Heartbeat(), body)
-            self.broker_versions[address] = answer.version
-            self._heartbeats.answered(said, address, self.connections.living(address), answer)
+            await self.connections.open(address, timeout_ms=self.settings.mq_client_api_timeout_ms)
+            async with self._beating.setdefault(address, trio.Lock()):
+                if version != self.members.version:  # who came tells it himself; who went must not be named after his goodbye
+                    return
+                body = self._heartbeats.body(said, address, self.connections.living(address))
+                answer = await self.ask(address, Heartbeat(), body)
+                self._heartbeats.answered(said, address, self.connections.living(address), answer)
         except ClientError as error:
             self.log.info("no heartbeat: %s", str(error))
 
@@ -250,7 +255,8 @@ class ClientCore:
 
     async def _take_leave(self, address: str, goodbye: UnregisterClient) -> None:
         try:
-            await self.ask(address, goodbye, timeout_ms=GOODBYE_MS)
+            async with self._beating.setdefault(address, trio.Lock()):
+                await self.ask(address, goodbye, timeout_ms=GOODBYE_MS)
         except ClientError as error:
             self.log.debug("no goodbye: %s", str(error))
 

@@ -40,6 +40,8 @@ class Members:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
+        self.version = 0
+        """Another one whenever somebody has come or gone."""
         self._producers: set[str] = set()
         self._consumers: dict[str, Consuming] = {}
         self.topics: set[str] = set()
@@ -58,12 +60,14 @@ class Members:
         if group in self._producers:
             raise CallerError(f"the client has a producer of the group {group} already: use that one, or another group")
         self._producers.add(group)
+        self.version += 1
 
     def join_consumer(self, group: str, consuming: Consuming) -> None:
         """The same of a consumer."""
         if group in self._consumers:
             raise CallerError(f"the client has a consumer of the group {group} already: use that one, or another client")
         self._consumers[group] = consuming
+        self.version += 1
 
     def consumer(self, group: str) -> Consuming | None:
         """The one of this group."""
@@ -72,6 +76,7 @@ class Members:
     def leave_consumer(self, group: str) -> None:
         """It consumes no more."""
         self._consumers.pop(group, None)
+        self.version += 1
 
     def groups(self) -> Iterator[tuple[str | None, str | None]]:
         """Producer group or consumer group, one of them, as a goodbye names it."""

@@ -13,7 +13,7 @@ from rmq_client.core import ClientCore
 from rmq_client.errors import ClientError, NoBroker
 from rmq_client.messages import Message
 from rmq_client.producing.producer import Producer
-from rmq_client.settings import ConsumerSettings
+from rmq_client.settings import ConsumerSettings, ProducerSettings
 from rmq_wire import names
 from rmq_wire import property_names as prop
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
@@ -21,6 +21,12 @@ from rmq_wire.headers.send_back import ConsumerSendMsgBack
 ASK_MS: Final = 5_000
 FIRST_LEVEL: Final = 3
 """The delay of the first retry; each further one is a level more."""
+INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+
+
+def inner_producer(client: ClientCore) -> Producer:
+    """The one that passes messages on for all consumers of a client; no heartbeat names it."""
+    return Producer(client, INNER_PRODUCER_GROUP, ProducerSettings(), known=False)
 
 
 class GivingBack:

@@ -19,7 +19,7 @@ from rmq_client.consuming.allocation import AllocateStrategy
 from rmq_client.consuming.assignment import Assignment
 from rmq_client.consuming.checking import check_subscription
 from rmq_client.consuming.concurrently import Concurrently
-from rmq_client.consuming.giving_back import GivingBack
+from rmq_client.consuming.giving_back import GivingBack, inner_producer
 from rmq_client.consuming.listener import ConsumeHook, Listener
 from rmq_client.consuming.listening import Listening
 from rmq_client.consuming.local_offsets import LocalOffsets
@@ -35,8 +35,7 @@ from rmq_client.consuming.service import ConsumeService, Consuming
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError, ClientError, InvalidName
-from rmq_client.producing.producer import Producer
-from rmq_client.settings import ConsumerSettings, ProducerSettings
+from rmq_client.settings import ConsumerSettings
 from rmq_client.world import mono_ms
 from rmq_wire import names
 from rmq_wire.bodies.consumer_answers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -55,13 +54,7 @@ FIRST_PULL_S: Final = 0.5
 REBALANCE_APART_S: Final = 1.0
 LAST_WORDS_S: Final = 10.0
 """How long leaving waits for brokers to hear how far it is."""
-INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 DEFAULT_INSTANCE: Final = "DEFAULT"
-
-
-def inner_producer(client: ClientCore) -> Producer:
-    """The one that passes messages on for all consumers of a client; no heartbeat names it."""
-    return Producer(client, INNER_PRODUCER_GROUP, ProducerSettings(), known=False)
 
 
 class PushConsumer:
@@ -181,14 +174,17 @@ class PushConsumer:
         self._client.members.join_consumer(self._group, self)
         self._client.on_members_change.append(self._heed)
         self._client.on_route_change.append(self._heed)
-        await self._client.heartbeat()
+        try:
+            await self._client.heartbeat()
+        except BaseException:  # cancelled: heartbeats would go on naming a member that consumes nothing
+            with trio.CancelScope(shield=True):
+                await self._leave()
+            raise
         for keep in (self._keep_sharing, self._keep_persisting, self._keep_noting, self._service.run):
             self._nursery.start_soon(keep)
 
     async def stop(self) -> None:
         """Leave the group: no new pulls, listeners end, progress is told and awaited, locks are given back."""
-        self._client.on_members_change.remove(self._heed)
-        self._client.on_route_change.remove(self._heed)
         self._own.stopping = True
         for scope in self._loops.values():
             scope.cancel()
@@ -201,6 +197,11 @@ class PushConsumer:
             await self._progress.tell_all(queues, wait=True)
             if self._locks is not None:
                 await self._locks.unlock(list(self._assignment.queues), wait=True)  # one may have come meanwhile
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._client.on_members_change.remove(self._heed)
+        self._client.on_route_change.remove(self._heed)
         self._client.members.leave_consumer(self._group)
         await self._client.say_goodbye(None, self._group)
 
