@@ -30,8 +30,9 @@ PIECE_BYTES_MAX: Final = 2 << 30
 SMALL_PIECE_BYTES: Final = 16 << 20
 """Of queues and index, at least."""
 
-OPENED_BYTES: Final = 8 << 10
-"""What might be read in the time that it takes to open a file, and to say something of it."""
+OPENED_BYTES: Final = 20 << 10
+"""What might be read in the time that it takes to open a file, and to say something of it; and no task is told of more than some
+hundreds of files."""
 
 Run = Callable[[str, Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(what is done, how, pieces) -> their answers in order.  How: a function, or a `Sharing`."""

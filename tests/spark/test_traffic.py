@@ -17,6 +17,8 @@ from tests.support.spark_traffic import BODY_BYTES, BOUNDS, LARGEST_TASK, LOG_BY
 
 QUEUES, SPLITS = 100_000, 2000
 DRIVER_BYTES = 64 << 20
+PARTITIONS = "100"
+"""As a cluster has them, half of Spark's own number: a task that puts five hundred others together would name each of them."""
 MANY_S_MAX = 3600
 """Thousands of tasks, on a machine that is busy."""
 
@@ -70,7 +72,7 @@ def test_the_driver_does_not_grow_with_queues_times_files(tmp_path: Path) -> Non
     needs_spark()
     size = write_many(tmp_path / "store", QUEUES, 2)
     calls: list[traffic.Call] = [("audit", [str(tmp_path / "store")], {"splitBytes": str(size // SPLITS)})]
-    [took] = traffic.run(tmp_path / "run", calls, seconds=MANY_S_MAX)
+    [took] = traffic.run(tmp_path / "run", calls, {"spark.sql.shuffle.partitions": PARTITIONS}, MANY_S_MAX)
     assert took.tasks > SPLITS
     assert took.sent + took.taken < DRIVER_BYTES
     assert took.largest_task <= LARGEST_TASK
