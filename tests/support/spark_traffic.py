@@ -52,7 +52,7 @@ class Bound(NamedTuple):
 
 
 BOUNDS: Final = (
-    Bound("audit", 1.2, 0.03, 500, 180, why="read once; where queues begin and end in each part is shuffled"),
+    Bound("audit", 1.2, 0.03, 470, 150, why="read once; where queues begin and end in each part is shuffled"),
     Bound(
         "loss",
         2.2,
@@ -62,17 +62,17 @@ BOUNDS: Final = (
         why="messages and ledger meet by their keys; sides this small are broadcast through the driver",
     ),
     Bound("duplicates", 2.2, 1.1, 1150, 720, why="a hash for each message first, then those that came twice"),
-    Bound("order", 1.1, 1.8, 4700, 3700, why="messages by their keys; 285 tasks, each with some 10 KB there and back"),
-    Bound("lag", 0.001, 0.003, 850, 220, why="of the queue files, not of the log"),
+    Bound("order", 1.1, 1.8, 4300, 3450, why="messages by their keys; 285 tasks, each with some 10 KB there and back"),
+    Bound("lag", 0.001, 0.003, 780, 190, why="of the queue files, not of the log"),
     Bound("latency", 2.2, 0.13, 1400, 550, why="counts once, the worst messages once"),
     Bound("skew", 2.2, 1.2, 2100, 760, why="queues once, keys once"),
     Bound(
         "retries", 2.8, 0.04, 3400, 1200, why="candidates first, shuffled alone; half a pass above the two that it should take"
     ),
     Bound("pending", 1.7, 0.12, 9200, 4500, why="538 small tasks: each of some 10 KB there and back"),
-    Bound("export", 2.2, 0.001, 200, 40, why="read twice, and nothing goes through Spark; why twice is not looked into yet"),
-    Bound("diff", 3.3, 0.007, 9000, 1800, 90, why="of both logs: digests, then the blocks that differ; tasks of up to 70 KB"),
-    Bound("rebuild-queues", 2.2, 0.001, 600, 140, why="with `compare`: to make them and to compare"),
+    Bound("export", 2.2, 0.001, 190, 40, why="read twice, and nothing goes through Spark; why twice is not looked into yet"),
+    Bound("diff", 3.3, 0.007, 7400, 1600, 50, why="of both logs: digests, then the blocks that differ; tasks of up to 40 KB"),
+    Bound("rebuild-queues", 2.2, 0.001, 520, 125, why="with `compare`: to make them and to compare"),
 )
 
 
