@@ -7,7 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
@@ -113,7 +113,7 @@ def _type(hint: Any) -> str:
         return " or ".join(_type(one) for one in arguments if one is not NoneType)
     if origin is dict:
         return f"table: {_type(arguments[0])} → {_type(arguments[1])}"
-    if origin in (list, set, frozenset, tuple):
+    if origin in (list, Sequence, set, frozenset, tuple):
         return f"list of {_type(arguments[0])}" if arguments else "list"
     if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
         return link_to(hint.__name__) or hint.__name__
