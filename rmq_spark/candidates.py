@@ -1,4 +1,4 @@
-"""Rows of the log that may be among some others, before anything is shuffled: a semi-join on hashed keys of bounded size.
+"""Rows that may be among some others, before anything is shuffled: a semi-join on hashed keys of bounded size.
 
 The keys that are looked for become bits of a table, by their hash; that table goes to every task by a broadcast join, and a row
 of the log stays when its bit is set.  What is looked for is never missed; of the rest those stay that meet a bit by chance (a
@@ -8,6 +8,8 @@ not grow.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -28,17 +30,33 @@ def marked(wanted: DataFrame, key: Column) -> DataFrame:
     return words.agg(F.bit_or(F.expr(f"shiftleft(1L, int(bit & {(1 << WORD_BITS) - 1}))")).alias("bits"))
 
 
+def settled(marks: DataFrame) -> DataFrame:
+    """The table of bits, made now: whatever asks it again does not make it once more, and Spark forgets how it was made.
+
+    A plan that holds what is persisted, made of what is persisted, is written out by Spark at every step, and doubles with each.
+    The driver gets what it would broadcast anyway.
+    """
+    return marks.sparkSession.createDataFrame(marks.toArrow())
+
+
 def perhaps(rows: DataFrame, marks: DataFrame, *keys: Column) -> DataFrame:
     """The rows of which one of the keys may have been marked.  marks: of `marked`, of keys of the same type."""
     from pyspark.sql import functions as F
 
-    columns, is_any = rows.columns, F.lit(False)
-    for number, key in enumerate(keys):
-        bit = F.pmod(F.xxhash64(key), F.lit(1 << BITS))
-        rows = rows.withColumn(f"_bit{number}", F.when(key.isNotNull(), bit))
-        rows = rows.withColumn(f"_word{number}", F.shiftright(f"_bit{number}", WORD_BITS))
-        own = F.broadcast(marks.select(F.col("word").alias(f"_word{number}"), F.col("bits").alias(f"_bits{number}")))
-        rows = rows.join(own, f"_word{number}", "left")
-        is_set = F.getbit(F.coalesce(f"_bits{number}", F.lit(0)), F.expr(f"int(_bit{number} & {(1 << WORD_BITS) - 1})"))
-        is_any = is_any | (F.coalesce(is_set, F.lit(0)) == 1)
-    return rows.where(is_any).select(*columns)
+    names = [f"_perhaps{number}" for number in range(len(keys))]
+    for name, key in zip(names, keys, strict=True):
+        rows = perhaps_as(name, rows, marks, key)
+    return rows.where(reduce(or_, map(F.col, names), F.lit(False))).drop(*names)
+
+
+def perhaps_as(name: str, rows: DataFrame, marks: DataFrame, key: Column) -> DataFrame:
+    """All rows, with a column that is true for those whose key may have been marked, and never null."""
+    from pyspark.sql import functions as F
+
+    bit, word, bits = (f"_{one}_{name}" for one in ("bit", "word", "bits"))
+    rows = rows.withColumn(bit, F.when(key.isNotNull(), F.pmod(F.xxhash64(key), F.lit(1 << BITS))))
+    rows = rows.withColumn(word, F.shiftright(bit, WORD_BITS))
+    own = F.broadcast(marks.select(F.col("word").alias(word), F.col("bits").alias(bits)))
+    is_set = F.getbit(F.coalesce(bits, F.lit(0)), F.expr(f"int({bit} & {(1 << WORD_BITS) - 1})"))
+    is_perhaps = F.coalesce(is_set, F.lit(0)) == 1
+    return rows.join(own, word, "left").withColumn(name, is_perhaps).drop(bit, word, bits)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_spark.candidates import marked, perhaps
 from rmq_spark.jobs import Source
 from rmq_spark.measuring import SUFFIX, has, lenient, property_value, without
 from rmq_spark.picking import log_splits
@@ -109,6 +110,7 @@ def _delivered(spark: SparkSession, source: Source, deliveries: DataFrame) -> Da
         F.col("topic").alias("stored"),
         F.concat(F.lit(SUFFIX), F.col("properties").cast("string")).alias("propertyText"),
     )
+    stored = perhaps(stored, marked(deliveries, F.col("msgId")), F.col("msgId"))
     retry = F.concat(F.lit(RETRY_PREFIX), F.col("group"))
     is_copy = F.col("stored").startswith(RETRY_PREFIX)
     own = ~is_copy | (F.col("stored") == retry) | F.startswith("stored", F.concat(retry, F.lit("_")))

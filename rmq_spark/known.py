@@ -32,6 +32,8 @@ class Broker(NamedTuple):
     name: str
     logStart: int
     """in bytes; above 0 retention has taken what was before"""
+    logEnd: int
+    """of its last file, written or not"""
     hasQueues: bool
     """whether its queues are files; they may be missing, or in RocksDB"""
     topics: frozenset[str] | None
@@ -73,8 +75,9 @@ def brokers_of(source: Source) -> list[Broker]:
         configured = _table(store, tree, "topics.json", "topicConfigTable")
         detours = frozenset(topic for topic, config in configured.items() if _message_type(config) in DETOURS)
         topics = frozenset(on_disk | configured.keys()) or None
-        start, has_positions = logs[0].start if logs else 0, _has_config(store, tree, "consumerOffset.json")
-        found.append(Broker(store.broker_name, start, bool(on_disk), topics, bool(configured), has_positions, detours))
+        start, end = (logs[0].start, logs[-1].start + logs[-1].size) if logs else (0, 0)
+        has_positions = _has_config(store, tree, "consumerOffset.json")
+        found.append(Broker(store.broker_name, start, end, bool(on_disk), topics, bool(configured), has_positions, detours))
     return found
 
 

@@ -9,10 +9,10 @@ from rmq_spark import reasons
 from rmq_spark.arguments import Parameter
 from rmq_spark.picking import CORRUPT
 from rmq_spark.tables import WORST as WORST
+from rmq_spark.tables import collected as collected
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
-    from pyspark.sql.types import DataType
 
     from rmq_spark.jobs import Source
 
@@ -83,30 +83,6 @@ def observed(seen: Observation, frame: DataFrame, *columns: Column) -> dict[str,
         if not reasons.is_of_spark(error):
             raise
         return frame.agg(*columns).collect()[0].asDict()
-
-
-def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:
-    """The first rows, times as ms, also those within structs and arrays."""
-    from pyspark.sql import functions as F
-
-    columns = [_in_ms(F.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in frame.schema]
-    return [row.asDict() for row in frame.limit(count).select(*columns).collect()]
-
-
-def _in_ms(column: Column, kind: DataType) -> Column:
-    """A producer may say that a message was born in the year 57000; Python's times end with the year 9999."""
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as T
-
-    if isinstance(kind, T.TimestampType):
-        return F.unix_millis(column)
-    if isinstance(kind, T.StructType):
-        fields = [_in_ms(column.getField(one.name), one.dataType).alias(one.name) for one in kind]
-        return F.when(column.isNotNull(), F.struct(*fields))
-    if isinstance(kind, T.ArrayType):
-        of_each = kind.elementType
-        return F.transform(column, lambda one: _in_ms(one, of_each))
-    return column
 
 
 def time_at(ms: Column) -> Column:

@@ -59,6 +59,16 @@ class Table:
     is_finding: bool = False
     """each row is something wrong"""
 
+    @property
+    def names(self) -> list[str]:
+        """Of its columns."""
+        return [column.name for column in self.columns]
+
+    def bars(self, label: str, number: str) -> list[tuple[str, float]]:
+        """Two of its columns, for a plot."""
+        at, of = self.names.index(label), self.names.index(number)
+        return [(str(row[at]), float(row[of] or 0)) for row in self.rows]
+
 
 @dataclass
 class Plot:
@@ -118,7 +128,7 @@ class Outcome:
             "tables": {
                 one.name: {
                     "total": one.total,
-                    "rows": [dict(zip((column.name for column in one.columns), row, strict=True)) for row in one.rows],
+                    "rows": [dict(zip(one.names, row, strict=True)) for row in one.rows],
                 }
                 for one in self.tables
             },

@@ -30,6 +30,9 @@ RANGES: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset
 OWN: Final = frozenset({"columns", "table", "includeproperties"})
 """Options that a job sets by itself, in small letters."""
 
+TOPICS_MAX: Final = 100
+"""So many topics are told to each task, with its split; of more, rows are chosen behind it."""
+
 Keep = Callable[["pa.RecordBatch", Sequence[str]], Any]
 """Which rows of a batch (after the look-ups) are handed over: a mask of Arrow's, true for those that stay.  Besides it is given
 what the `Picking` has `among`."""
@@ -64,6 +67,13 @@ def refuse_ranges(source: Source, job: str) -> None:
         raise BadOption(f"{job}: looks at the whole log, not at a range of it ({', '.join(asked)})")
 
 
+def is_permissive(source: Source) -> bool:
+    """Whether damage is shown: unless the user says otherwise.  Raises `BadOption`."""
+    from rmq_columns.read.options import Mode, parse_options
+
+    return parse_options({**options_of(source), "paths": list(source.paths)}).mode is Mode.PERMISSIVE
+
+
 def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequence[str] = (), **more: str) -> DataFrame:
     """The columns, the properties by their columns, `_corrupt`.  without: options of the user that do not count here.
 
@@ -76,11 +86,9 @@ def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequen
 
 def columns_of(source: Source, wanted: Picking, without: Sequence[str] = (), **more: str) -> dict[str, Any]:
     """Options of the format with which a task reads what it picks from.  Raises `BadOption`."""
-    from rmq_columns.read.options import Mode, parse_options
-
     options = {**options_of(source, without, **more), "paths": list(source.paths)}
     read = [*wanted.columns, *(["properties"] if wanted.properties else [])]
-    if parse_options(options).mode is Mode.PERMISSIVE:
+    if is_permissive(source):
         read.append(CORRUPT)
     return {**options, "columns": read}
 

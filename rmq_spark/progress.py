@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rmq_spark.jobs import Source
 from rmq_spark.known import delay_offsets, stores_of, timer_progress
+from rmq_spark.local import local
 from rmq_spark.picking import options_of
 from rmq_spark.work import Given, Work
 from rmq_wire.implied.delay_levels import DELAY_LEVELS_MS
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 SURE_MS: Final = 60_000
 """A log whose newest message is that much younger than the due time holds the copy, if there is one."""
-NEWEST_COLUMNS: Final = ("brokerName", "storeTimestamp")
-LAST_FILES: Final = 2
-"""Of a log; a broker makes one ahead."""
+NEWEST_COLUMNS: Final = ("brokerName", "storeTimestamp", "physicalOffset", "storeSize")
 
 
 def progress_of(spark: SparkSession, source: Source) -> DataFrame:
@@ -35,11 +34,13 @@ def progress_of(spark: SparkSession, source: Source) -> DataFrame:
     timerReadMs and timerQueueOffset (`timer_passed`), null where the broker's file is not there; newestMs, the store time of the
     newest message."""
     delayed, timed = delay_offsets(source), timer_progress(source)
-    newest = newest_ms(spark, source)
+    ends = ends_of(spark, source)
     names = sorted({store.broker_name for store, _ in stores_of(source)})
-    rows = [(name, delayed.get(name), *timed.get(name, (None, None)), newest.get(name)) for name in names]
+    rows = [
+        (name, delayed.get(name), *timed.get(name, (None, None)), ends[name].newestMs if name in ends else None) for name in names
+    ]
     kind = "brokerName string, delayOffsets map<int, bigint>, timerReadMs bigint, timerQueueOffset bigint, newestMs bigint"
-    return spark.createDataFrame(rows, kind)
+    return local(spark, rows, kind)
 
 
 def timer_passed(due: str, queue_offset: str) -> str:
@@ -68,16 +69,27 @@ def usual_delay_ms(queue_id: str) -> Column:
     return F.element_at(F.array(*map(F.lit, levels_ms)), place)
 
 
-def newest_ms(spark: SparkSession, source: Source) -> dict[str, int]:
-    """By broker name, store time of the newest message, ms.  Reads the last files of each log."""
+class End(NamedTuple):
+    """Of a log."""
+
+    newestMs: int
+    """store time of the newest message"""
+    offset: int
+    """behind the last message"""
+
+
+def ends_of(spark: SparkSession, source: Source) -> dict[str, End]:
+    """By broker name, where its log ends.  Reads the last part of each that has a message."""
     from pyspark.sql import functions as F
 
     from rmq_spark.reading import worked
 
     dropped = ("topics", "queueIds", "verifyCrc", "decompress", "includeProperties", "kafkaCompatible")
     given = options_of(source, dropped, mode="DROPMALFORMED", includeSystemTopics="true")
+    newest, end = F.unix_millis(F.max("storeTimestamp")), F.max(F.col("physicalOffset") + F.col("storeSize"))
     rows = worked(spark, "newest", {**given, "paths": source.paths}).groupBy("brokerName")
-    return {row["brokerName"]: row["ms"] for row in rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()}
+    found = rows.agg(newest.alias("ms"), end.alias("end")).collect()
+    return {row["brokerName"]: End(row["ms"], row["end"]) for row in found}
 
 
 def _newest_schema(given: Given) -> pa.Schema:
@@ -89,29 +101,27 @@ def _newest_schema(given: Given) -> pa.Schema:
 
 
 def _last_splits(given: Given, options: Options) -> list[Split]:
-    from rmq_columns import plan_splits
+    from rmq_columns import plan_splits, read_split
 
-    begins: dict[Store, int] = {}
-    found = []
+    last: dict[Store, list[Split]] = {}
     for split in plan_splits(replace(options, columns=NEWEST_COLUMNS)):
-        store = split.store
-        if store not in begins:
-            begins[store] = min((log.start for log in store.log_files(store.tree(options))[-LAST_FILES:]), default=0)
-        if any(part.file_start >= begins[store] for part in split.parts):
-            found.append(split)
-    return found
+        last.setdefault(split.store, []).append(split)
+    found = (next((one for one in reversed(every) if any(map(len, read_split(one)))), None) for every in last.values())
+    return [one for one in found if one is not None]
 
 
 def _newest(given: Given, split: Split) -> Iterator[pa.RecordBatch]:
-    """One row of a split: its newest message."""
+    """Two rows of a split: its newest message, and its last one."""
     import pyarrow.compute as pc
 
     from rmq_columns import read_split
 
-    found = [batch.take(pc.array_sort_indices(batch.column("storeTimestamp"), "descending")[:1]) for batch in read_split(split)]
+    batches = [batch for batch in read_split(split) if len(batch)]
+    found = [batch.take(pc.array_sort_indices(batch.column("storeTimestamp"), "descending")[:1]) for batch in batches]
     found.sort(key=lambda batch: batch.column("storeTimestamp").cast("int64")[0].as_py() if len(batch) else -1)
     yield from found[-1:]
+    yield from (batch.slice(len(batch) - 1) for batch in batches[-1:])
 
 
 NEWEST: Final = Work(_newest_schema, _newest, _last_splits)
-"""The newest message of each split of the last files of a log."""
+"""The newest message of the last part of each log that has one, and the last."""

@@ -1,12 +1,21 @@
-"""Rows as tables of an outcome: what a column is called says how its values are shown, in all jobs the same."""
+"""Rows as tables of an outcome: what a column is called says how its values are shown, in all jobs the same.
+
+A job declares the tables of its report (`Shown`): of which of its frames, which rows first, which columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.outcome import Column, Table, Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 WORST: Final = 50
 """Rows of a table that a person looks at."""
@@ -80,3 +89,75 @@ def table_of(
 def cell(value: Any) -> Any:
     """A time as ms since 1970, anything else as it is."""
     return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of a report, made of a frame."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    """each of the frame's, or `expression as name`, in Spark's SQL"""
+    order: tuple[str, ...]
+    """which rows come first: expressions, each may end with ` desc`"""
+    frame: str = ""
+    """by its own name if it has none"""
+    where: str = ""
+    is_finding: bool = False
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    """where a column is not what its name says"""
+
+    def rows_of(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """All of its rows."""
+        frame = frames[self.frame or self.name]
+        return frame.where(self.where) if self.where else frame
+
+
+def tables_of(report: Sequence[Shown], frames: Mapping[str, DataFrame], **totals: int) -> list[Table]:
+    """The tables, in their order.  totals: how many rows one has in all, where that is known: without any none is looked for."""
+    return [_shown(one, frames, totals.get(one.name)) for one in report]
+
+
+def _shown(shown: Shown, frames: Mapping[str, DataFrame], total: int | None) -> Table:
+    names = [column.rpartition(" as ")[2] for column in shown.columns]
+    rows: list[dict[str, Any]] = []
+    if total != 0:
+        every = shown.rows_of(frames)
+        chosen = every.orderBy(*map(_ordered, shown.order)).selectExpr(*shown.columns)
+        rows = collected(chosen)
+        if total is None:
+            total = len(rows) if len(rows) < WORST else every.count()
+    return table_of(shown.name, shown.title, names, rows, total, shown.is_finding, shown.units)
+
+
+def _ordered(text: str) -> Expression:
+    from pyspark.sql import functions as F
+
+    is_desc = text.endswith(" desc")
+    column = F.expr(text.removesuffix(" desc"))
+    return column.desc() if is_desc else column
+
+
+def collected(frame: DataFrame, count: int = WORST) -> list[dict[str, Any]]:
+    """The first rows, times as ms, also those within structs and arrays."""
+    from pyspark.sql import functions as F
+
+    columns = [_in_ms(F.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in frame.schema]
+    return [row.asDict() for row in frame.limit(count).select(*columns).collect()]
+
+
+def _in_ms(column: Expression, kind: DataType) -> Expression:
+    """A producer may say that a message was born in the year 57000; Python's times end with the year 9999."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.TimestampType):
+        return F.unix_millis(column)
+    if isinstance(kind, T.StructType):
+        fields = [_in_ms(column.getField(one.name), one.dataType).alias(one.name) for one in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, T.ArrayType):
+        of_each = kind.elementType
+        return F.transform(column, lambda one: _in_ms(one, of_each))
+    return column

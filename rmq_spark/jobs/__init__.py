@@ -7,6 +7,7 @@ A job's module has, besides functions that return DataFrames:
     HAS_TOPICS_OF_ITS_OWN: bool     that a topic may be known from elsewhere than the stores; it may be absent
     EXAMPLES: tuple[str, ...]       behind `rmq spark JOB`
     FOUND: str                      what exit status 1 says
+    REPORT: tuple[Shown, ...]       tables of its report that are made of its frames (`rmq_spark.tables`); it may be absent
     def run(spark, source: Source, given: dict[str, Any], progress: Progress) -> Outcome    given: of `arguments_of`
 
 It imports PySpark inside functions only, so that `rmq spark JOB --help` works without it.

@@ -18,20 +18,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.candidates import marked, perhaps
 from rmq_spark.jobs import Source
 from rmq_spark.kept import Keep, keeps
-from rmq_spark.measuring import WORST, collected, observed, source_of
+from rmq_spark.measuring import extent, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import CORRUPT, Picking, named, picked
+from rmq_spark.previous import stretch_of
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire.implied.topics import COPY_PREFIXES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-BROADCAST_ROWS: Final = 1_000_000
-"""So many hashes, 8 bytes each, are sent to every task; more are joined by a shuffle."""
 PLACES: Final = 20
 """Of a key that are listed; the first ones by store time."""
 INNER_BATCH: Final = 0x80
@@ -44,8 +44,30 @@ PARAMETERS: Final = (
 )
 EXAMPLES: Final = ("/data/broker-a/store /data/broker-b/store", "/data/brokers --by property:orderId --topic Orders")
 FOUND: Final = "a key is there more than once"
-BY_TOPIC: Final = ("topic", "keys", "copies", "msApartMax", "bodiesDiffer")
-SHOWN: Final = ("topic", "key", "copies", "msApart", "bodiesEqual", "places")
+_AT: Final = "one.brokerName, '/', one.queueId, ':', one.queueOffset, '@', one.physicalOffset"
+REPORT: Final = (
+    Shown(
+        "topics",
+        "Topics with duplicates",
+        ("topic", "keys", "copies", "msApartMax", "bodiesDiffer"),
+        ("keys desc", "topic"),
+        units={"keys": Unit.COUNT},
+    ),
+    Shown(
+        "duplicates",
+        "Keys that are there more than once",
+        (
+            "topic",
+            "key",
+            "copies",
+            "msApart",
+            "bodiesEqual",
+            f"array_join(transform(places, one -> concat({_AT})), ', ') as places",
+        ),
+        ("copies desc", "topic", "key"),
+        is_finding=True,
+    ),
+)
 
 
 def duplicates(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
@@ -95,10 +117,9 @@ def candidates(every: DataFrame) -> DataFrame:
     return every.where("hash is not null").groupBy("hash").agg(F.count("*").alias("n")).where("n > 1").select("hash")
 
 
-def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | None = None, few: bool = False) -> DataFrame:
-    """Second pass.  twice: hashes to look at; few: that they fit into every task."""
+def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | None = None) -> DataFrame:
+    """Second pass.  twice: hashes to look at."""
     from pyspark.sql import functions as F
-    from pyspark.sql.window import Window
 
     twice = candidates(hashes(spark, source, by)) if twice is None else twice
     columns = (
@@ -114,29 +135,53 @@ def found_in(spark: SparkSession, source: Source, by: str, twice: DataFrame | No
         "sysFlag",
     )
     rows = _keyed(spark, source, by, columns).where("key is not null").withColumn("hash", F.xxhash64("topic", "key"))
-    rows = rows.join(F.broadcast(twice) if few else twice, "hash", "left_semi")
-    of_key = Window.partitionBy("topic", "key")
-    order = of_key.orderBy("storeTimestamp", "brokerName", "physicalOffset")
-    first = F.first("storeTimestamp").over(order)
+    rows = perhaps(rows, marked(twice, F.col("hash")), F.col("hash"))
     place = F.struct(
-        F.row_number().over(order).alias("number"),
+        "storeTimestamp",
         "brokerName",
+        "physicalOffset",
         "queueId",
         "queueOffset",
-        "physicalOffset",
-        "storeTimestamp",
         "bornTimestamp",
-        (F.unix_millis("storeTimestamp") - F.unix_millis(first)).alias("msAfterFirst"),
     )
     body = F.struct("bodySize", "bodyCrc", F.col("sysFlag").bitwiseAND(COMPRESSION))
-    located = rows.select("topic", "key", body.alias("body"), place.alias("place"))
-    grouped = located.groupBy("topic", "key").agg(
+    stretch = F.expr(f"physicalOffset div {stretch_of(extent(source)[0])}")
+    # first within stretches of a log: the copies of one key may be half of all messages
+    parts = rows.select("topic", "key", "brokerName", stretch.alias("stretch"), body.alias("body"), place.alias("place"))
+    parts = parts.groupBy("topic", "key", "brokerName", "stretch").agg(
         F.count("*").alias("copies"),
-        F.max("place.msAfterFirst").alias("msApart"),
-        (F.min("body") == F.max("body")).alias("bodiesEqual"),
-        F.sort_array(F.collect_list(F.when(F.col("place.number") <= PLACES, F.col("place")))).alias("places"),
+        F.min("body").alias("least"),
+        F.max("body").alias("most"),
+        F.max("place.storeTimestamp").alias("last"),
+        _first_of(F.collect_list("place")).alias("places"),
     )
-    return grouped.where("copies > 1").withColumn("places", F.transform("places", lambda one: one.dropFields("number")))
+    grouped = parts.groupBy("topic", "key").agg(
+        F.sum("copies").alias("copies"),
+        (F.min("least") == F.max("most")).alias("bodiesEqual"),
+        F.max("last").alias("last"),
+        _first_of(F.flatten(F.collect_list("places"))).alias("places"),
+    )
+    first = F.col("places")[0]["storeTimestamp"]
+    shown = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp")
+
+    def of_first(one: Column) -> Column:
+        after = F.unix_millis(one["storeTimestamp"]) - F.unix_millis(first)
+        return F.struct(*(one[name].alias(name) for name in shown), after.alias("msAfterFirst"))
+
+    return grouped.where("copies > 1").select(
+        "topic",
+        "key",
+        "copies",
+        (F.unix_millis("last") - F.unix_millis(first)).alias("msApart"),
+        "bodiesEqual",
+        F.transform("places", of_first).alias("places"),
+    )
+
+
+def _first_of(places: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.slice(F.sort_array(places), 1, PLACES)
 
 
 @keeps
@@ -158,11 +203,14 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     with watched(spark, "counting keys", progress):
         suspects = twice.count()
         totals = observed(seen, every, *counts)
-    found = keep(found_in(spark, source, by, twice, suspects <= BROADCAST_ROWS))
-    with watched(spark, "comparing those that came twice", progress):
-        sums = _sums(found) if suspects else []
-        worst = collected(found.orderBy(F.desc("copies"), "topic", "key")) if suspects else []
-    keys, copies = sum(one["keys"] for one in sums), sum(one["copies"] for one in sums)
+    found = keep(found_in(spark, source, by, twice))
+    keys, copies, topics = 0, 0, 0
+    by_topic = keep(_by_topic(found))
+    if suspects:
+        with watched(spark, "comparing those that came twice", progress):
+            [total] = by_topic.agg(F.sum("keys"), F.sum("copies"), F.count("*")).collect()
+            keys, copies, topics = total[0] or 0, total[1] or 0, total[2]
+    tables = tables_of(REPORT, {"topics": by_topic, "duplicates": found}, topics=topics, duplicates=keys)
     figures = [
         Figure("keysJudged", "keys looked at", totals["keys"]),
         Figure("keysDuplicated", "keys that are there more than once", keys),
@@ -175,27 +223,18 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     if not totals["keys"]:
         notes.append(f"no message has {by}: nothing was judged")
     verdict = f"{keys} keys are there more than once ({by})" if keys else f"clean: no {by} twice among {totals['keys']} keys"
-    rows = [{**one, "places": _places(one["places"])} for one in worst]
-    tables = [
-        table_of("topics", "Topics with duplicates", BY_TOPIC, sums, len(sums), units={"keys": Unit.COUNT}),
-        table_of("duplicates", "Keys that are there more than once", SHOWN, rows, keys, True),
-    ]
-    plot = Plot("Keys that are there more than once, by topic", [(one["topic"], one["keys"]) for one in sums[:WORST]])
-    return Outcome("duplicates", verdict, not keys, figures, tables, [plot] if sums else [], notes, {"duplicates": found}, looked)
+    plot = Plot("Keys that are there more than once, by topic", tables[0].bars("topic", "keys"))
+    return Outcome(
+        "duplicates", verdict, not keys, figures, tables, [plot] if topics else [], notes, {"duplicates": found}, looked
+    )
 
 
-def _sums(found: DataFrame) -> list[dict[str, Any]]:
-    """By topic, all of them for the sums: as many rows as there are topics with duplicates."""
+def _by_topic(found: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    rows = found.groupBy("topic").agg(
+    return found.groupBy("topic").agg(
         F.count("*").alias("keys"),
         F.sum("copies").alias("copies"),
         F.max("msApart").alias("msApartMax"),
         F.expr("count_if(not bodiesEqual)").alias("bodiesDiffer"),
     )
-    return [row.asDict() for row in rows.orderBy(F.desc("keys"), "topic").collect()]
-
-
-def _places(places: list[Any]) -> str:
-    return ", ".join(f"{one.brokerName}/{one.queueId}:{one.queueOffset}@{one.physicalOffset}" for one in places)

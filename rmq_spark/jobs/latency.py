@@ -39,7 +39,7 @@ from rmq_spark.measuring import (
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, table_of, tables_of
 from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 from rmq_wire.sys_flag import TRANSACTION_COMMIT
@@ -180,7 +180,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         ).first()
     assert total is not None
     late, skewed = (int(total["late"] or 0) if limit is not None else 0), int(total["skewed"] or 0)
-    worst = _worst(spark, source)
+    looked_at = keep(_looked_at(spark, source, _least_of_worst(found)))
+    worst = looked_at.where("latencyMs >= 0")
     with watched(spark, "worst messages", progress):
         rows = collected(worst.orderBy(F.desc("latencyMs"), "brokerName", "physicalOffset"))
     classes = collected(quantiles(found, ("class",)).orderBy(F.desc("messages")))
@@ -201,13 +202,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         ],
         tables=[
             table_of("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
-            table_of(
-                "queues",
-                "Plain messages, by queue",
-                (*KEY[:3], *_MEASURES),
-                collected(queues.where(F.col("class") == PLAIN).orderBy(F.desc(quantile_name(0.99)), *KEY)),
-                _queues(found),
-            ),
+            *tables_of(REPORT, {"queues": queues}),
             table_of(
                 "worst",
                 "The longest",
@@ -221,22 +216,16 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         notes=_notes(source, given, total),
         frames={
             "latency": queues,
-            "worst": worst.where(F.col("latencyMs") > late_ms)
+            "worst": _worst(spark, source).where(F.col("latencyMs") > late_ms)
             if limit is not None
             else worst.orderBy(F.desc("latencyMs")).limit(WORST),
         },
         messages=(total["messages"] or 0) + (total["unreadable"] or 0),
     )
     if skewed:
-        _report_clocks(spark, source, outcome, progress)
+        _report_clocks(looked_at, outcome)
     _report_consumption(spark, source, given, outcome, progress, keep)
     return outcome
-
-
-def _queues(found: DataFrame) -> int:
-    from pyspark.sql import functions as F
-
-    return int(found.where(F.col("class") == PLAIN).select(*KEY[:3]).distinct().count())
 
 
 def _worst(spark: SparkSession, source: Source) -> DataFrame:
@@ -246,17 +235,34 @@ def _worst(spark: SparkSession, source: Source) -> DataFrame:
     return found.where("topic is not null").select(*_WORST)
 
 
-def _report_clocks(spark: SparkSession, source: Source, outcome: Outcome, progress: Progress) -> None:
+def _least_of_worst(found: DataFrame) -> int:
+    """The latency (ms) that at least `WORST` plain messages have or exceed, by counts; 0 where there are fewer."""
+    from pyspark.sql import functions as F
+
+    plain = found.where((F.col("class") == PLAIN) & F.col("topic").isNotNull() & (F.col("latencyMs") >= 0))
+    counted, least = 0, 0
+    for row in plain.groupBy("latencyMs").agg(F.sum("messages").alias("messages")).orderBy(F.desc("latencyMs")).head(WORST):
+        counted, least = counted + row["messages"], row["latencyMs"]
+        if counted >= WORST:
+            return int(least)
+    return 0
+
+
+def _looked_at(spark: SparkSession, source: Source, least_ms: int) -> DataFrame:
+    """Plain messages of a latency from least_ms on, and those that were stored before they were born."""
+    from pyspark.sql import functions as F
+
+    return _worst(spark, source).where((F.col("latencyMs") >= least_ms) | (F.col("latencyMs") < 0))
+
+
+def _report_clocks(looked_at: DataFrame, outcome: Outcome) -> None:
     """Which producers' clocks are ahead."""
     from pyspark.sql import functions as F
 
     address = F.regexp_replace("bornHost", ":[0-9]+$", "").alias("bornHost")
-    ahead = messages(spark, source, ",bornHost").where((F.col("class") == PLAIN) & (F.col("latencyMs") < 0))
-    by_host = ahead.groupBy(address).agg(F.count("*").alias("messages"), (-F.min("latencyMs")).alias("maxAheadMs"))
-    with watched(spark, "clocks", progress):
-        rows = collected(by_host.orderBy(F.desc("maxAheadMs"), "bornHost"))
-    columns = ("bornHost", "messages", "maxAheadMs")
-    outcome.tables.append(table_of("clockSkew", "Producers whose clock is ahead of the broker's", columns, rows, len(rows)))
+    ahead = looked_at.where("latencyMs < 0").groupBy(address)
+    by_host = ahead.agg(F.count("*").alias("messages"), (-F.min("latencyMs")).alias("maxAheadMs"))
+    outcome.tables += tables_of(CLOCKS, {"clockSkew": by_host})
     outcome.frames["clockSkew"] = by_host
 
 
@@ -326,6 +332,23 @@ def _plots(found: DataFrame, window: int) -> list[Plot]:
 
 
 _MEASURES: Final = ("messages", "minMs", "meanMs", *map(quantile_name, QUANTILES), "maxMs", "clockSkew")
+REPORT: Final = (
+    Shown(
+        "queues",
+        "Plain messages, by queue",
+        (*KEY[:3], *_MEASURES),
+        (f"{quantile_name(0.99)} desc", *KEY),
+        where=f"class = '{PLAIN}'",
+    ),
+)
+CLOCKS: Final = (
+    Shown(
+        "clockSkew",
+        "Producers whose clock is ahead of the broker's",
+        ("bornHost", "messages", "maxAheadMs"),
+        ("maxAheadMs desc", "bornHost"),
+    ),
+)
 _WORST: Final = (
     "brokerName",
     "topic",

@@ -29,17 +29,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source, loss_waiting
-from rmq_spark.jobs import loss_verdicts as sql
+from rmq_spark.jobs.loss_blocks import QUEUE
+from rmq_spark.jobs.loss_ledger import BLOCK, BLOCK_BITS, block_of
 from rmq_spark.jobs.loss_match import Matching
-from rmq_spark.jobs.loss_tables import LABELS, VERDICTS, WRONG, of_findings, of_groups, of_positions, of_topics
+from rmq_spark.jobs.loss_tables import LABELS, REPORT, VERDICTS, WRONG
 from rmq_spark.kept import Keep, keeping, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS
-from rmq_spark.measuring import collected, observed, source_of
-from rmq_spark.outcome import Figure, Outcome, Plot
+from rmq_spark.measuring import source_of
+from rmq_spark.outcome import Figure, Frames, Outcome, Plot
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.tables import tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 PARAMETERS: Final = (
     replace(LEDGER_PARAMETERS[0], is_required=True),
@@ -71,40 +73,47 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """
     given, rest = arguments_of(PARAMETERS, options)
     with keeping() as keep:
-        return judge(Matching(spark, source_of(paths, rest), given), silent, keep)[0].drop("units")
+        job = Matching(spark, source_of(paths, rest), given, keep, silent)
+        return judge(job, silent)[0].drop("units", "isPlain").unionByName(job.sound())
 
 
-def judge(job: Matching, progress: Progress, keep: Keep) -> tuple[DataFrame, DataFrame, int]:
-    """(verdicts, kept; the log; how many messages the ledger does not have)."""
-    from pyspark.sql import Observation
+def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, Row]:
+    """(verdicts on what the blocks do not account for, kept; a row for each topic, kept; its sums)."""
+    verdicts = job.keep(job.verdicts(job.met()))
+    with watched(job.spark, "judging", progress):
+        topics, sums = _counted(job, verdicts)
+        if sums["lost"] or sums["unknown"]:
+            verdicts = job.keep(job.unreadable(verdicts))
+            topics, sums = _counted(job, verdicts)
+    if sums["waiting"]:
+        verdicts = job.keep(loss_waiting.judged(job.spark, job.source, verdicts, job.keep))
+        with watched(job.spark, "judging what waits", progress):
+            topics, sums = _counted(job, verdicts)
+    return verdicts, topics, sums
+
+
+def _counted(job: Matching, verdicts: DataFrame) -> tuple[DataFrame, Row]:
+    """(a row for each topic with a count of each verdict, and of dead letters; their sums)."""
     from pyspark.sql import functions as F
 
-    bits, seen = Observation(), Observation()
-    log = job.log()
-    own = f"size({sql.HERE}))"
-    matched = job.matched(log.observe(bits, *job.detour_bits()))
-    unknown = F.expr(f"sum(if(claimed is null, {own}, 0))").alias("unknown")
-    met = keep(job.met(matched.observe(seen, unknown)))
-    with watched(job.spark, "matching ledger and log", progress):
-        met.count()
-    verdicts = job.verdicts(met, job.detours(observed(bits, log, *job.detour_bits())))
-    with watched(job.spark, "judging", progress):
-        there = {row["verdict"] for row in verdicts.select("verdict").distinct().collect()}
-    if there & {"lost", "unknown"}:
-        verdicts = job.unreadable(verdicts)
-    if "waiting" in there:
-        verdicts = loss_waiting.judged(job.spark, job.source, verdicts, keep)
-    if job.has_one_identity:
-        return keep(verdicts), log, int(observed(seen, matched, unknown)["unknown"] or 0)
-    with watched(job.spark, "what the ledger does not have", progress):
-        return keep(verdicts), log, job.not_in_ledger(log).count()
+    by_topic = verdicts.groupBy("topic").agg(
+        *(F.count_if(F.col("verdict") == one).alias(one) for one in VERDICTS),
+        F.count_if(F.expr("size(deadIn) > 0")).alias("dead"),
+        (-F.count_if("isPlain")).alias("told"),
+    )
+    told = job.blocks.where("acknowledged > 0").groupBy("topic").agg(F.sum("acknowledged").alias("told"))
+    every = by_topic.unionByName(told, True).groupBy("topic").agg(*(F.sum(one).alias(one) for one in (*VERDICTS, "dead", "told")))
+    every = every.na.fill(0).withColumn("stored", F.col("stored") + F.col("told"))
+    topics = every.withColumn("wrong", F.expr(" + ".join(WRONG)))
+    [sums] = topics.agg(F.count("*").alias("topics"), *(F.sum(one).alias(one) for one in (*VERDICTS, "dead"))).collect()
+    return topics, sums
 
 
 def ahead(job: Matching) -> DataFrame:
     """Positions behind the end of their queue: what comes until there will never be read."""
     from pyspark.sql import functions as F
 
-    rows = job.offsets().join(F.broadcast(job.bounds()), ["brokerName", "topic", "queueId"])
+    rows = job.positions.join(job.bounds(), list(QUEUE))
     found = rows.where("offset > end").withColumn("ahead", F.expr("offset - end"))
     return found.select("brokerName", "group", "topic", "queueId", "offset", "end", "ahead")
 
@@ -121,63 +130,78 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
         F.coalesce("foundQueueId", "queueId").alias("queueId"),
         F.coalesce("foundQueueOffset", "queueOffset").alias("at"),
     )
-    rows = rows.join(F.broadcast(job.offsets()), ["brokerName", "topic", "queueId"])
     wrong = ", ".join(f"'{one}'" for one in WRONG if one != "unknown")
-    return rows.groupBy("group", "topic").agg(
-        F.expr("count_if(at < offset)").alias("passed"),
-        F.expr("count_if(at >= offset)").alias("notYet"),
-        F.expr(f"count_if(at < offset and verdict in ({wrong}))").alias("passedWrong"),
-        F.expr("count_if(array_contains(deadIn, group))").alias("dead"),
+    looked_at = rows.join(job.positions, list(QUEUE)).select(
+        "group",
+        "topic",
+        F.expr("int(at < offset)").alias("passed"),
+        F.expr("int(at >= offset)").alias("notYet"),
+        F.expr(f"int(at < offset and verdict in ({wrong}))").alias("passedWrong"),
+        F.expr("int(array_contains(deadIn, group))").alias("dead"),
     )
+    # whole blocks, less what of them was looked at: a block in whose midst a position is has been looked at as a whole
+    whole = job.blocks.where("acknowledged > 0").select(*BLOCK, F.col("acknowledged").alias("n"))
+    less = job.told.where("isPlain").select(
+        F.coalesce("claimed.brokerName", F.lit(job.own)).alias("brokerName"),
+        "topic",
+        F.col("claimed.queueId").alias("queueId"),
+        block_of("claimed.queueOffset").alias("block"),
+        F.lit(-1).cast("bigint").alias("n"),
+    )
+    sound = whole.unionByName(less).join(job.positions, list(QUEUE))
+    sound = sound.select(
+        "group",
+        "topic",
+        F.expr(f"if(shiftleft(block + 1, {BLOCK_BITS}) <= offset, n, 0)").alias("passed"),
+        F.expr(f"if(shiftleft(block, {BLOCK_BITS}) >= offset, n, 0)").alias("notYet"),
+        F.lit(0).alias("passedWrong"),
+        F.lit(0).alias("dead"),
+    )
+    sums = [F.sum(F.coalesce(one, F.lit(0))).alias(one) for one in ("passed", "notYet", "passedWrong", "dead")]
+    return looked_at.unionByName(sound).groupBy("group", "topic").agg(*sums).where("passed + notYet > 0")
 
 
 @keeps
 def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress, keep: Keep) -> Outcome:
-    """Join once, keep the verdicts, and sum them up."""
+    """Sum up, look at what does not come out even, and keep its verdicts."""
     from pyspark.sql import functions as F
 
-    with watched(spark, "reading the ledger", progress):
-        job = Matching(spark, source, given)
-    verdicts, log, more = judge(job, progress, keep)
+    job = Matching(spark, source, given, keep, progress)
+    verdicts, topics, sums = judge(job, progress)
+    with watched(spark, "what the ledger does not have", progress):
+        unmatched = job.unmatched()
+        more = unmatched.count() if not job.is_small else job.count - job.matched_count()
     with watched(spark, "summing up", progress):
-        sums = verdicts.groupBy("topic", "verdict").agg(
-            F.count("*").alias("n"), F.expr("count_if(size(deadIn) > 0)").alias("dead")
+        verdicts = verdicts.drop("units", "isPlain")
+        frames = Frames(
+            {
+                "findings": verdicts.where(F.col("verdict").isin(list(WRONG))),
+                "expired": verdicts.where("verdict = 'expired'"),
+                "groups": keep(by_group(job, verdicts)),
+                "positionsAhead": keep(ahead(job)),
+            }
         )
-        by_topic = sums.collect()
-        groups = keep(by_group(job, verdicts))
-        passed = collected(groups.orderBy(F.desc("passedWrong"), F.desc("notYet"), "group", "topic"))
-        positions = keep(ahead(job))
-        of_ahead, ahead_count = collected(positions.orderBy(F.desc("ahead"))), positions.count()
-        verdicts = verdicts.drop("units")
-        findings = verdicts.where(F.col("verdict").isin(list(WRONG)))
-        rank = F.array_position(F.array(*map(F.lit, WRONG)), F.col("verdict"))
-        worst = collected(findings.orderBy(rank, "topic", "queueId", "queueOffset"))
-    counts = {one: sum(row["n"] for row in by_topic if row["verdict"] == one) for one in VERDICTS}
-    dead = sum(row["dead"] for row in by_topic)
-    frames = {
-        "findings": findings,
-        "expired": verdicts.where("verdict = 'expired'"),
-        "groups": groups,
-        "positionsAhead": positions,
-    }
+        wrong_count = sum(sums[one] or 0 for one in WRONG)
+        sizes = {} if job.has_positions else {"groups": 0, "positionsAhead": 0}
+        tables = tables_of(REPORT, {**frames, "topics": topics}, topics=sums["topics"], findings=wrong_count, **sizes)
+    ahead_count = tables[-1].total
+    counts = {one: sums[one] or 0 for one in VERDICTS}
     is_strict = given["strict"]
     if is_strict:
-        frames["notInLedger"] = job.not_in_ledger(log)
+        frames["notInLedger"] = unmatched
     wrong = [f"{counts[one]} {one}" for one in WRONG if counts[one]]
     wrong += [f"{ahead_count} positions behind the end of their queue"] if ahead_count else []
-    wrong += [f"{job.unusable} rows of the ledger could not be judged"] if job.unusable else []
+    wrong += [f"{job.ledger.unusable} rows of the ledger could not be judged"] if job.ledger.unusable else []
     wrong += [f"{more} messages that the ledger does not have"] if is_strict and more else []
     labels = [Figure(one, LABELS.get(one, one), counts[one]) for one in VERDICTS]
     figures = [
-        Figure("acknowledged", "rows of the ledger", job.count),
+        Figure("acknowledged", "rows of the ledger", job.ledger.count),
         *labels,
-        Figure("dead", "became dead letters", dead),
+        Figure("dead", "became dead letters", sums["dead"] or 0),
         Figure("notInLedger", "messages of these topics that the ledger does not have", more),
-        Figure("unusable", "rows of the ledger without topic or any identity", job.unusable),
+        Figure("unusable", "rows of the ledger without topic or any identity", job.ledger.unusable),
     ]
-    tables = [of_topics(by_topic), of_findings(worst, sum(counts[one] for one in WRONG))]
-    tables += [of_groups(passed), of_positions(of_ahead, ahead_count)]
-    verdict = ", ".join(wrong) if wrong else f"clean: all {job.count} acknowledged messages are accounted for"
+    verdict = ", ".join(wrong) if wrong else f"clean: all {job.ledger.count} acknowledged messages are accounted for"
     bars = [(one, float(counts[one])) for one in VERDICTS if counts[one]]
     plots = [Plot("What became of acknowledged messages", bars)]
     return Outcome("loss", verdict, not wrong, figures, tables, plots, _notes(job, verdicts, counts), frames)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from rmq_spark.outcome import Table
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown
 
 VERDICTS: Final = (
     "stored",
@@ -27,38 +26,36 @@ LABELS: Final = {
 }
 
 
-def of_topics(found: list[Any]) -> Table:
-    """A row for each topic, the worst first."""
-    sums: dict[str, dict[str, int]] = {}
-    for row in found:
-        sums.setdefault(row["topic"], dict.fromkeys(VERDICTS, 0))[row["verdict"]] = row["n"]
-    order = sorted(sums, key=lambda topic: (-sum(sums[topic][one] for one in WRONG), topic))
-    return table_of("topics", "By topic", ("topic", *VERDICTS), [{"topic": one, **sums[one]} for one in order], len(sums))
-
-
-def of_findings(rows: list[dict[str, Any]], total: int) -> Table:
-    """The worst rows."""
-    names = (
-        "verdict",
-        "topic",
-        "queueId",
-        "queueOffset",
-        "uniqKey",
-        "foundBrokerName",
-        "foundQueueId",
-        "foundQueueOffset",
-        "physicalOffset",
-    )
-    return table_of("findings", "Acknowledged messages that are not as they should be", names, rows, total, True)
-
-
-def of_groups(rows: list[dict[str, Any]]) -> Table:
-    """By group and topic."""
-    names = ("group", "topic", "passed", "notYet", "passedWrong", "dead")
-    return table_of("groups", "What the groups' committed positions have passed", names, rows, len(rows))
-
-
-def of_positions(rows: list[dict[str, Any]], total: int) -> Table:
-    """Positions that no queue has reached."""
-    names = ("brokerName", "group", "topic", "queueId", "offset", "end", "ahead")
-    return table_of("positionsAhead", "Committed positions behind the end of their queue", names, rows, total, True)
+REPORT: Final = (
+    Shown("topics", "By topic", ("topic", *VERDICTS), ("wrong desc", "topic")),
+    Shown(
+        "findings",
+        "Acknowledged messages that are not as they should be",
+        (
+            "verdict",
+            "topic",
+            "queueId",
+            "queueOffset",
+            "uniqKey",
+            "foundBrokerName",
+            "foundQueueId",
+            "foundQueueOffset",
+            "physicalOffset",
+        ),
+        (f"array_position(array{WRONG}, verdict)", "topic", "queueId", "queueOffset"),
+        is_finding=True,
+    ),
+    Shown(
+        "groups",
+        "What the groups' committed positions have passed",
+        ("group", "topic", "passed", "notYet", "passedWrong", "dead"),
+        ("passedWrong desc", "notYet desc", "group", "topic"),
+    ),
+    Shown(
+        "positionsAhead",
+        "Committed positions behind the end of their queue",
+        ("brokerName", "group", "topic", "queueId", "offset", "end", "ahead"),
+        ("ahead desc",),
+        is_finding=True,
+    ),
+)

@@ -1,9 +1,10 @@
 """What becomes of a row of the ledger, once it has met the messages and queue units that may be its own: Spark's SQL.
 
-Columns: claimed (what the ledger says: queueId, queueOffset, uniqKey, idPlace, brokerName, delayed); places, best and units
-(messages and units found); heldBy (brokers that have a message for it in its topic); queues (bounds of the ledger's queue);
-systemQueues (those of the system's queues of that number); brokers (those on which it may be: name, logStart, hasQueues);
-mayDetour (whether it may be delayed, timed or half first: as the ledger says, else as others of its topic are).
+Columns: evenBroker (of a row in a block that comes out even, its broker); claimed (what the ledger says: queueId, queueOffset,
+uniqKey, idPlace, brokerName, delayed); places, best and units (messages and units found); heldBy (brokers that have a message for
+it in its topic); queues (bounds of the ledger's queue); systemQueues (those of the system's queues of that number); brokers
+(those on which it may be: name, logStart, hasQueues); mayDetour (whether it may be delayed, timed or half first: as the ledger
+says, else as others of its topic are).
 
 A message that is not found has expired where its place lies before the beginning of what its broker still has, and is lost where
 it lies behind.  Three things hide the place: no broker is named and they differ; there is neither a queue offset nor a physical
@@ -17,6 +18,13 @@ from typing import Final
 
 HERE: Final = "filter(places, one -> one.deadIn is null and not one.isWaiting"
 """Unfinished: more conditions may follow, and `)`."""
+WITH_EVEN: Final = """if(evenBroker is null or exists(coalesce(places, array()), one -> one.deadIn is null
+        and one.brokerName = evenBroker and one.queueId = claimed.queueId and one.queueOffset = claimed.queueOffset),
+    places,
+    array_append(coalesce(places, array()), named_struct('brokerName', evenBroker, 'own', topic, 'queueId', claimed.queueId,
+        'queueOffset', claimed.queueOffset, 'physicalOffset', cast(null as bigint), 'storeSize', cast(null as int),
+        'isWaiting', false, 'isMoved', false, 'deadIn', cast(null as string), 'isCorrupt', false)))"""
+"""A message of a block that comes out even was not looked at: it is where the ledger says, and its unit leads to it."""
 _WAITING: Final = "filter(places, one -> one.deadIn is null and one.isWaiting)"
 _LATEST: Final = f"get(array_sort({_WAITING}, (one, other) -> int(sign(other.physicalOffset - one.physicalOffset))), 0)"
 """Of a message that was rolled by the timer, or put back by a check, the last one counts."""
@@ -64,7 +72,8 @@ _MISSING: Final = f"""case
 _AMBIGUOUS: Final = """(claimed.uniqKey is null and claimed.idPlace is null and claimed.brokerName is null
     and size(heldBy) < size(brokers))"""
 """By its place alone, on several brokers: a message is there on some of them, and nobody knows whether it is this one."""
-_INDEXED: Final = """(not exists(everyBroker, one -> one.name = best.brokerName and one.hasQueues) or coalesce(
+_INDEXED: Final = """(best.physicalOffset is null
+    or not exists(everyBroker, one -> one.name = best.brokerName and one.hasQueues) or coalesce(
     exists(units, one -> one.physicalOffset = best.physicalOffset and one.size = best.storeSize), false))"""
 VERDICT: Final = f"""case
     when best is null then {_MISSING}

@@ -32,12 +32,12 @@ from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS, read_ledger
-from rmq_spark.measuring import collected, extent, source_of
+from rmq_spark.measuring import extent, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import Picking, columns_of, named
 from rmq_spark.previous import hot_buckets, stretch_of, with_previous
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, table_of, tables_of
 from rmq_wire.implied.topics import COPY_PREFIXES
 
 if TYPE_CHECKING:
@@ -48,17 +48,27 @@ LEDGER: Final = "ledger:"
 PREVIOUS: Final = ("brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "sequence")
 COLUMNS: Final = ("kind", "topic", "key", *PREVIOUS, "previous")
 BY_TOPIC: Final = ("kind", "topic", "breaks", "keys")
-SHOWN: Final = (
-    "kind",
-    "topic",
-    "key",
-    "brokerName",
-    "queueId",
-    "queueOffset",
-    "physicalOffset",
-    "sequence",
-    "storeTimestamp",
-    "before",
+_BEFORE: Final = """concat(previous.brokerName, '/', previous.queueId, ':', previous.queueOffset, '@', previous.physicalOffset,
+    if(previous.sequence is null, '', concat(' #', previous.sequence))) as before"""
+REPORT: Final = (
+    Shown(
+        "breaks",
+        "Where order breaks",
+        (
+            "kind",
+            "topic",
+            "key",
+            "brokerName",
+            "queueId",
+            "queueOffset",
+            "physicalOffset",
+            "sequence",
+            "storeTimestamp",
+            _BEFORE,
+        ),
+        (f"array_position(array{KINDS}, kind)", "topic", "key", "storeTimestamp", "physicalOffset"),
+        is_finding=True,
+    ),
 )
 
 PARAMETERS: Final = (
@@ -208,8 +218,6 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     found = keep(found_in(spark, source, rows, given))
     with watched(spark, "comparing by key", progress):
         sums = found.groupBy("kind", "topic").agg(F.count("*").alias("breaks"), F.count_distinct("key").alias("keys")).collect()
-        first = found.orderBy(F.expr(f"array_position(array{KINDS}, kind)"), "topic", "key", "storeTimestamp", "physicalOffset")
-        worst = collected(first)
         unjudged = keyed(spark, rows, given).where("sequence is null").count() if given["sequence"] else 0
     counts = {kind: sum(row["breaks"] for row in sums if row["kind"] == kind) for kind in KINDS}
     wrong = {kind: count for kind, count in counts.items() if count and not (kind == "moved" and given["allow_moves"])}
@@ -226,17 +234,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     notes += [] if given["sequence"] else ["no --sequence: whether messages of a key follow each other was not looked at"]
     verdict = ", ".join(f"{label}: {wrong[kind]}" for kind, label in zip(KINDS, labels, strict=True) if kind in wrong)
     topics = sorted(({**row.asDict(), "topic": row["topic"] or ""} for row in sums), key=lambda row: -row["breaks"])
-    breaks = [{**one, "before": _before(one["previous"])} for one in worst]
     tables = [
         table_of("topics", "Breaks by topic", BY_TOPIC, topics, len(topics), units={"keys": Unit.COUNT}),
-        table_of("breaks", "Where order breaks", SHOWN, breaks, sum(counts.values()), True),
+        *tables_of(REPORT, {"breaks": found}, breaks=sum(counts.values())),
     ]
     plots = [Plot("Breaks by kind", [(kind, float(count)) for kind, count in counts.items()])] if wrong else []
     verdict = verdict or f"clean: {tags.get('keyed', 0)} sharded messages, all in order"
     met = None if tags else 0
     return Outcome("order", verdict, not wrong, figures, tables, plots, notes, {"breaks": found}, met)
-
-
-def _before(previous: Any) -> str:
-    number = "" if previous.sequence is None else f" #{previous.sequence}"
-    return f"{previous.brokerName}/{previous.queueId}:{previous.queueOffset}@{previous.physicalOffset}{number}"

@@ -25,10 +25,10 @@ from rmq_spark.jobs.retries_origins import CHAIN, origins_of
 from rmq_spark.kept import Keep, keeps, nothing
 from rmq_spark.known import brokers_of
 from rmq_spark.ledger import MESSAGE_ID, place_of
+from rmq_spark.local import local
 from rmq_spark.measuring import (
     SUFFIX,
     WORST,
-    collected,
     lenient,
     property_value,
     small_table,
@@ -36,15 +36,16 @@ from rmq_spark.measuring import (
     without,
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Table
+from rmq_spark.picking import TOPICS_MAX
 from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_delay_ms
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire import property_names as prop
 from rmq_wire.implied.pop import plain_topic
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER_TOPIC
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 PARAMETERS: Final = (Parameter("fail_on_dead", bool, "Each dead letter is a finding."),)
 EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --topic Orders --fail-on-dead")
@@ -83,7 +84,7 @@ def chains(spark: SparkSession, source: Source, keep: Keep = nothing) -> DataFra
         if row["group"] and row["offset"] is not None and row["topic"].startswith(RETRY_PREFIX)
     ]
     kind = "brokerName string, group string, lastTopic string, lastQueueId int, position bigint"
-    held = spark.createDataFrame(positions, kind)
+    held = local(spark, positions, kind)
     passed = F.col("position") > F.col("lastOffset")
     state = (
         F.when(F.col("deadTimestamp").isNotNull(), DEAD)
@@ -142,7 +143,8 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
 
     options = lenient(without(source.options, ("topics", "queueIds", "columns", "includeProperties")))
     known, is_every = _retry_topics(source)
-    chosen = {"topics": json.dumps([*known, *WAITING_ROOMS])} if is_every else {"includeSystemTopics": "true"}
+    is_told = is_every and len(known) <= TOPICS_MAX
+    chosen = {"topics": json.dumps([*known, *WAITING_ROOMS])} if is_told else {"includeSystemTopics": "true"}
     columns = "brokerName,topic,queueId,queueOffset,physicalOffset,uniqKey,keys,reconsumeTimes,storeTimestamp,properties"
     read = Source(source.paths, options).read(spark, "messages", columns=columns, includeProperties="raw", **chosen)
     text = F.concat(F.lit(SUFFIX), F.coalesce(F.col("properties").cast("string"), F.lit("")))
@@ -156,7 +158,7 @@ def copies(spark: SparkSession, source: Source) -> DataFrame:
     topic = F.coalesce(F.expr(property_value(prop.RETRY_TOPIC)), F.expr(property_value(prop.DLQ_ORIGIN_TOPIC)))
     bare = F.regexp_extract("realTopic", r"^%(?:RETRY|DLQ)%([^+]*)", 1)
     named = [(retry, owner, _popped_from(retry, owner)) for retry, owner in sorted(known.items())]
-    owners = spark.createDataFrame(named, "realTopic string, owner string, poppedFrom string")
+    owners = local(spark, named, "realTopic string, owner string, poppedFrom string")
     rows = read.join(F.broadcast(owners), "realTopic", "left").withColumn("group", F.coalesce("owner", bare))
     return rows.select(
         "brokerName",
@@ -250,42 +252,43 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     from pyspark.sql import functions as F
 
     found = keep(chains(spark, source, keep))
-    counted = [F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES]
-    sums = (
-        F.count("*").alias("chains"),
-        F.sum("retryTimes").alias("retries"),
-        F.max("retryTimes").alias("retryTimesMax"),
-        *counted,
-    )
+    sums = _sums()
     with watched(spark, "chains", progress):
         total = found.agg(*sums, F.sum((~F.col("originInLog")).cast("int")).alias("noOrigin")).first()
     assert total is not None
     groups, topics = (found.groupBy("brokerName", one).agg(*sums) for one in ("group", "originTopic"))
-    worst_groups, worst_topics = (
-        collected(sums_of.orderBy(F.desc("chains"), "brokerName", one))
-        for sums_of, one in ((groups, "group"), (topics, "originTopic"))
-    )
+    frames = {"retries": found, "groups": groups, "topics": topics, "givenUp": _given_up(found)}
     dead, forgotten = int(total[DEAD] or 0), int(total[UNDELIVERED] or 0)
     is_dead_wrong = bool(dead and given["fail_on_dead"])
     verdict = f"{total['chains']} chains, {dead} of them dead"
     verdict += f", {forgotten} never delivered" if forgotten else ""
+    counted = {DEAD: dead, UNDELIVERED: forgotten, "chains": total["chains"]}
+    if not dead:
+        counted["givenUp"] = 0
+    if not total["chains"]:
+        counted |= {"groups": 0, "topics": 0}
+    tables = tables_of(report(is_dead_wrong=is_dead_wrong, is_any_forgotten=bool(forgotten)), frames, **counted)
     return Outcome(
         "retries",
         verdict,
         not (is_dead_wrong or forgotten),
         figures=_figures(total),
-        tables=[
-            _dead_table(found, dead, is_dead_wrong),
-            _undelivered_table(found, forgotten),
-            table_of("groups", "Groups", ("brokerName", "group", *_SUMS), worst_groups, groups.count()),
-            table_of("topics", "Where they came from", ("brokerName", "originTopic", *_SUMS), worst_topics, topics.count()),
-            _given_up_table(found),
-            _most_retried_table(found, total["chains"]),
-        ],
-        plots=_plots(found, worst_groups),
+        tables=tables,
+        plots=_plots(found, tables),
         notes=["consumed: the group's position is behind the last copy, and no further one was made"],
-        frames={"retries": found, "groups": groups, "topics": topics},
+        frames={name: frame for name, frame in frames.items() if name != "givenUp"},
     )
+
+
+def _sums() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [
+        F.count("*").alias("chains"),
+        F.sum("retryTimes").alias("retries"),
+        F.max("retryTimes").alias("retryTimesMax"),
+        *(F.sum((F.col("state") == state).cast("int")).alias(state) for state in STATES),
+    ]
 
 
 def _figures(total: Row) -> list[Figure]:
@@ -298,43 +301,18 @@ def _figures(total: Row) -> list[Figure]:
     ]
 
 
-def _dead_table(found: DataFrame, count: int, is_finding: bool) -> Table:
+def _given_up(found: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    rows = found.where(F.col("state") == DEAD).orderBy(F.desc("deadTimestamp"), "uniqKey")
-    return table_of("dead", "Dead letters, the newest first", _CHAIN, collected(rows), count, is_finding)
+    dead = found.where(F.col("state") == DEAD).groupBy("brokerName", "group", "retryTimes")
+    return dead.agg(F.count("*").alias("dead"), F.max("deadTimestamp").alias("lastDead"))
 
 
-def _undelivered_table(found: DataFrame, count: int) -> Table:
-    from pyspark.sql import functions as F
-
-    rows = found.where(F.col("state") == UNDELIVERED).orderBy(F.desc("lastRetry"), "uniqKey")
-    title = "Retries that the broker has passed, and never delivered"
-    return table_of("undelivered", title, _CHAIN, collected(rows), count, bool(count))
-
-
-def _given_up_table(found: DataFrame) -> Table:
-    from pyspark.sql import functions as F
-
-    by = ("brokerName", "group", "retryTimes")
-    given_up = (
-        found.where(F.col("state") == DEAD).groupBy(*by).agg(F.count("*").alias("dead"), F.max("deadTimestamp").alias("lastDead"))
-    )
-    rows = collected(given_up.orderBy(F.desc("dead"), *by))
-    return table_of("givenUp", "Given up after so many retries", (*by, "dead", "lastDead"), rows, given_up.count())
-
-
-def _most_retried_table(found: DataFrame, count: int) -> Table:
-    from pyspark.sql import functions as F
-
-    rows = found.orderBy(F.desc("retryTimes"), "brokerName", "group", "uniqKey")
-    return table_of("chains", "Most retried", _CHAIN, collected(rows), count)
-
-
-def _plots(found: DataFrame, worst_groups: list[dict[str, Any]]) -> list[Plot]:
+def _plots(found: DataFrame, tables: list[Table]) -> list[Plot]:
     steps = found.groupBy("retryTimes").count().orderBy("retryTimes").limit(WORST).collect()
+    [groups] = [one for one in tables if one.name == "groups"]
     return [
-        Plot("Chains by group", bars=[(row["group"], float(row["chains"])) for row in worst_groups[:BARS]]),
+        Plot("Chains by group", bars=groups.bars("group", "chains")[:BARS]),
         Plot("Chains by retries", bars=[(str(row["retryTimes"]), float(row["count"])) for row in steps]),
     ]
 
@@ -348,7 +326,7 @@ LABELS: Final = {
     UNKNOWN: "cannot tell",
 }
 BARS: Final = 20
-_SUMS: Final = ("chains", "retries", "retryTimesMax", *STATES)
+_SUMMED: Final = ("chains", "retries", "retryTimesMax", *STATES)
 _CHAIN: Final = (
     "brokerName",
     "group",
@@ -364,3 +342,33 @@ _CHAIN: Final = (
     "deadTimestamp",
     "state",
 )
+_GIVEN_UP: Final = ("brokerName", "group", "retryTimes")
+
+
+def report(*, is_dead_wrong: bool, is_any_forgotten: bool) -> tuple[Shown, ...]:
+    """is_dead_wrong: whether each dead letter is a finding; is_any_forgotten: whether anything was never delivered."""
+    of_groups, of_topics = ("brokerName", "group"), ("brokerName", "originTopic")
+    return (
+        Shown(
+            DEAD,
+            "Dead letters, the newest first",
+            _CHAIN,
+            ("deadTimestamp desc", "uniqKey"),
+            "retries",
+            f"state = '{DEAD}'",
+            is_finding=is_dead_wrong,
+        ),
+        Shown(
+            UNDELIVERED,
+            "Retries that the broker has passed, and never delivered",
+            _CHAIN,
+            ("lastRetry desc", "uniqKey"),
+            "retries",
+            f"state = '{UNDELIVERED}'",
+            is_finding=is_any_forgotten,
+        ),
+        Shown("groups", "Groups", (*of_groups, *_SUMMED), ("chains desc", *of_groups)),
+        Shown("topics", "Where they came from", (*of_topics, *_SUMMED), ("chains desc", *of_topics)),
+        Shown("givenUp", "Given up after so many retries", (*_GIVEN_UP, "dead", "lastDead"), ("dead desc", *_GIVEN_UP)),
+        Shown("chains", "Most retried", _CHAIN, ("retryTimes desc", "brokerName", "group", "uniqKey"), "retries"),
+    )

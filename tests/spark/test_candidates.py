@@ -54,3 +54,28 @@ def test_what_is_kept_is_let_go(spark: Any) -> None:
     with keeping() as keep:
         keep(spark.range(11)).count()
     assert persisted().size() == before
+
+
+def test_a_table_of_bits_that_is_made_now_marks_the_same(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    from rmq_spark.candidates import marked, perhaps, perhaps_as, settled
+
+    wanted = spark.createDataFrame([("@1",), ("#k",), (None,)], "at string")
+    marks = settled(marked(wanted, F.col("at")))
+    rows = spark.createDataFrame([(1, "@1"), (2, "@2"), (3, None)], "n int, place string")
+    assert [row["n"] for row in perhaps(rows, marks, F.col("place")).collect()] == [1]
+    found = perhaps_as("isOne", rows, marks, F.col("place"))
+    assert found.columns == ["n", "place", "isOne"]
+    assert sorted((row["n"], row["isOne"]) for row in found.collect()) == [(1, True), (2, False), (3, False)]
+    nobody = settled(marked(wanted.where("at = 'x'"), F.col("at")))
+    assert not perhaps(rows, nobody, F.col("place")).collect()
+
+
+def test_rows_of_the_driver(spark: Any) -> None:
+    from rmq_spark.local import local
+
+    rows = [("a", {1: 2}, None), ("b", None, 4)]
+    frame = local(spark, rows, "name string, offsets map<int, bigint>, at bigint")
+    assert [tuple(row) for row in frame.collect()] == rows
+    assert local(spark, [], "`group` string, n int").columns == ["group", "n"]

@@ -61,6 +61,23 @@ def test_planted(spark: Any, broken: Path) -> None:
     assert offsets == {one["uniqKey"]: one["queueOffset"] + 1000 for one in planted(broken, "queue-offset")}
 
 
+def test_a_row_for_each_row_of_the_ledger(spark: Any, broken: Path) -> None:
+    """Also of those that were not looked at one by one: where they are, and how large."""
+    from rmq_spark.jobs.loss import loss
+
+    rows = loss(spark, broken / "store", ledger=[str(broken / "sent")], splitBytes="1m").collect()
+    assert sorted((row.topic, row.uniqKey) for row in rows) == sorted((row["topic"], row["uniqKey"]) for row in sent(broken))
+    wrong = sorted((row.verdict, row.topic, row.uniqKey) for row in rows if row.verdict != "stored")
+    assert wrong == sorted((KINDS[one["kind"]], one["topic"], one["uniqKey"]) for one in planted(broken, *KINDS))
+    columns = "topic,queueId,queueOffset,uniqKey,physicalOffset,storeSize"
+    messages = read_store(broken / "store", columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
+    there = {tuple(one.values()) for one in messages}
+    for row in rows:
+        if row.verdict == "stored":
+            at = (row.foundQueueId, row.foundQueueOffset, row.uniqKey, row.physicalOffset, row.storeSize)
+            assert (row.foundTopic, *at) in there
+
+
 def test_without_check_sums(spark: Any, broken: Path) -> None:
     outcome = job(spark, "loss", broken / "store", ledger=[str(broken / "sent")], no_crc=True)
     wanted = sorted(

@@ -322,7 +322,7 @@ def test_what_recalls_is_no_message() -> None:
     ]
     names = ("topic", "realTopic", "recalls")
     columns = {name: pa.array([row[at] for row in rows], pa.string()) for at, name in enumerate(names)}
-    found = concerns(frozenset({"T"}), pa.record_batch(columns)).to_pylist()
+    found = concerns(pa.record_batch(columns), ("T",)).to_pylist()
     assert [bool(one) for one in found] == [True, True, False, False, True, True, False]
 
 
