@@ -86,11 +86,16 @@ def picked(spark: SparkSession, source: Source, wanted: Picking, without: Sequen
 
 def columns_of(source: Source, wanted: Picking, without: Sequence[str] = (), **more: str) -> dict[str, Any]:
     """Options of the format with which a task reads what it picks from.  Raises `BadOption`."""
+    from rmq_columns.read import schema as columns
+    from rmq_columns.read.options import parse_options
+
     options = {**options_of(source, without, **more), "paths": list(source.paths)}
     read = [*wanted.columns, *(["properties"] if wanted.properties else [])]
     if is_permissive(source):
         read.append(CORRUPT)
-    return {**options, "columns": read}
+    asked = {**options, "columns": read}
+    columns.schema_of(parse_options(asked))  # said before anything is planned
+    return asked
 
 
 def picking(text: str) -> Picking:
