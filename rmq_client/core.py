@@ -235,6 +235,7 @@ class ClientCore:
                     return
                 body = self._heartbeats.body(said, address, self.connections.living(address))
                 answer = await self.ask(address, Heartbeat(), body)
+                self.broker_versions[address] = answer.version
                 self._heartbeats.answered(said, address, self.connections.living(address), answer)
         except ClientError as error:
             self.log.info("no heartbeat: %s", str(error))
