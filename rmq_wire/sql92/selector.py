@@ -106,10 +106,10 @@ class Selector(Condition):
             passed += 1
             for other, met, numbered, verdicts_of, noted in rest:
                 mark_at = tail.rfind(met.mark, topic_size + 1)
-                try:
-                    number = numbered[tail[mark_at : mark_at + met.width]] or met.number_of(tail, topic_size + LENGTH_BYTES)
-                except KeyError:
+                number = numbered.get(tail[mark_at : mark_at + met.width], NO_NUMBER)
+                if not number:
                     number = met.number_of(tail, topic_size + LENGTH_BYTES)
+                    other.refresh()  # it may have been one value too many, and the numbers mean others now
                 if number <= NARROW_MAX:
                     noted[len(numbers) - 1] = number
                 verdict = verdicts_of[number]

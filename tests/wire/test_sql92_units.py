@@ -240,6 +240,18 @@ def test_what_is_learned_has_a_limit(make: Callable[[int], bytes]) -> None:
     assert selector.evaluated_stored() >= 2 * most
 
 
+@pytest.mark.parametrize("value", ["v0", "v1"])
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_numbers_that_begin_anew_in_the_middle(value: str, order: tuple[str, str]) -> None:
+    """With one value too many, all are numbered anew: what was said of a number is not said of the next value that gets it."""
+    units = [unit(b"a\x011\x02b\x01v%d\x02" % number) for number in range(2 * VALUES_MAX + 8)]
+    for text in ("a = '1' AND b <> '{}'", "a = '1' AND b = '{}'"):
+        text = " AND ".join(text.format(value).split(" AND ")[:: 1 if order == ("a", "b") else -1])
+        selector = Selector(text)
+        for _ in range(2):
+            assert selected(selector, units) == alone(text, units), text
+
+
 def test_windows_of_values_that_grow_have_a_limit() -> None:
     """Each value that is longer than all before makes windows of another width."""
     selector = Selector("grown = '7'")
