@@ -157,8 +157,9 @@ class PopWalk:
                     for queue_id, end in zip(queue_ids, ends, strict=True)
                 ]
             )
+        looked_at = queue_ids if len(lines) <= FEW_QUEUES else frozenset(queue_ids)
         for queue_id, line in lines.items():
-            if queue_id in queue_ids and (beyond := line[-1].next_offset - progress[queue_id]) > 0:
+            if queue_id in looked_at and (beyond := line[-1].next_offset - progress[queue_id]) > 0:
                 left -= beyond
         return left
 

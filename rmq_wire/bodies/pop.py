@@ -32,6 +32,8 @@ _SIGN: Final = 0x80000000
 
 _NAMES_MAX: Final = 1_024
 """Of forms of records, by what is the same in the records of one group: some 300 bytes each, of names of a usual length."""
+_GROUP_CHARACTERS_MAX: Final = 255
+"""Who acknowledges may name any group: that of a longer name has no form that is kept."""
 
 
 def _quoted(name: str) -> str:
@@ -117,7 +119,8 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
     def encode(self) -> bytes:
         """As the record's body."""
         diffs, pop_time, invisible_time = self.diffs, self.pop_time, self.invisible_time
-        form = _point_form(self.broker_name, self.group, self.topic, self.re_put_times, diffs is not None, self.suspend)
+        form_of = _point_form if self.group is None or len(self.group) <= _GROUP_CHARACTERS_MAX else _point_form.__wrapped__
+        form = form_of(self.broker_name, self.group, self.topic, self.re_put_times, diffs is not None, self.suspend)
         text = form % (
             self.bit_map,
             "" if diffs is None else _diffs_text(diffs),
@@ -268,7 +271,8 @@ class AckMsg(_LongNames, kw_only=False, rename=None):
         return self._text("").encode("utf-8", "replace")
 
     def _text(self, offsets: str) -> str:
-        form = _ack_form(self.broker_name, self.group, self.topic)
+        form_of = _ack_form if self.group is None or len(self.group) <= _GROUP_CHARACTERS_MAX else _ack_form.__wrapped__
+        form = form_of(self.broker_name, self.group, self.topic)
         return form % (self.ack_offset, offsets, self.pop_time, self.queue_id, self.start_offset)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_wire import names, pop_receipt
 from rmq_wire import property_names as prop
+from rmq_wire.bodies import pop as pop_bodies
 from rmq_wire.bodies.pop import (
     AckMsg,
     BatchAck,
@@ -372,6 +373,15 @@ def test_members_that_nobody_knows_are_passed_over() -> None:
 def test_numbers_one_behind_another(first: int, count: int) -> None:
     numbers = range(first, first + count)
     assert pop_receipt.numbers_text(numbers) == ",".join(map(str, numbers)) == pop_receipt.numbers_text([*numbers])
+
+
+def test_who_acknowledges_for_groups_with_endless_names_fills_no_memory() -> None:
+    for size, more in ((9, 1), (255, 1), (256, 0), (1 << 16, 0)):
+        for record in (AckMsg(group="g" * size), BatchAckMsg(group="g" * size), PopCheckPoint(group="g" * size)):
+            forms = pop_bodies._point_form if isinstance(record, PopCheckPoint) else pop_bodies._ack_form
+            forms.cache_clear()
+            assert type(record).read(record.encode()) == record
+            assert forms.cache_info().currsize == more
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 40), st.integers(0, 3))
