@@ -36,9 +36,9 @@ class Condition:
         self._known: dict[tuple[bytes | None, ...], bool] = {}
         """Answers by the values as they are stored: most messages differ in few of those that count."""
         self.seen: SeenValues = seen_values(mark_of(self.names[0].encode()) if len(self.names) == 1 else b"")
-        self.verdicts: list[int] = [*_NOTHING_KNOWN]
-        """REFUSED, LOOK or WANTED, by the number of the value."""
-        self._generation = self.seen.generation
+        self.verdicts: list[int] = []
+        """REFUSED, LOOK or WANTED, by the number of the value; 4 KiB from the first `refresh` on."""
+        self._generation = -1
         self._by_number = b""
         """The same of numbers up to 255; empty when it is not made yet."""
 
