@@ -49,6 +49,7 @@ def blocks_of(ledger: Ledger, log: DataFrame, units: DataFrame, positions: DataF
         F.when(own & is_sound, place).alias("place"),
         F.lit(1).alias("sign"),
         F.expr("isWaiting or isMoved").alias("mayDetour"),
+        F.lit(False).alias("hasPosition"),
     )
     way = F.lit("") if by_place else F.col("match")
     of_ledger = (
