@@ -1,11 +1,12 @@
 """Work without a clock: how many lines of Python something runs, which is the same on every machine.
 
 A loop within one line counts once a round.  What C does in one call (a join, a decode) counts as nothing: `bench.pieces` has
-the milliseconds.
+the milliseconds.  The collector rests: finalizers and its callbacks (hypothesis has one) are lines that come when they like.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -19,6 +20,7 @@ class Lines:
         self.count = 0
         """Known when the block has ended."""
         self._before: Any = None
+        self._collects = False
         self._counted: Callable[[], int] = int
 
     def __enter__(self) -> Lines:
@@ -32,11 +34,15 @@ class Lines:
 
         self._counted = lambda: count
         self._before = sys.gettrace()
+        self._collects = gc.isenabled()
+        gc.disable()
         sys.settrace(trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
         self.count += self._counted()
 
 
