@@ -78,11 +78,6 @@ class PopBuffer:
     def __len__(self) -> int:
         return len(self._points)
 
-    @property
-    def has_points(self) -> bool:
-        """Some check point is here."""
-        return bool(self._points)
-
     def add(self, point: PopCheckPoint, revive_queue: int, stretch: Stretch) -> bool:
         """Keep a check point.  False: it is to be stored now (`addCk`)."""
         config = self._config

@@ -139,7 +139,7 @@ class PopEnds(Capability):
         topic, _, queue_id = queue
         ack = BatchAckMsg(BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name, offsets)
         self._count_ack(group, topic, len(offsets))
-        if self.parts.buffer.has_points and self.parts.buffer.ack(ack, offsets):
+        if len(self.parts.buffer) and self.parts.buffer.ack(ack, offsets):
             self._returned(ack, receipt, len(offsets))
             return 0
         return self._put_ack(ack, receipt, len(offsets))
