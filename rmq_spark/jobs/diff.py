@@ -22,7 +22,7 @@ from rmq_spark.kept import Keep, keeping, keeps
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
-from rmq_spark.tables import unit_of
+from rmq_spark.tables import Shown, tables_of, unit_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             found.ranges.groupBy("outcome", "side").agg(F.count("*").alias("queues"), F.sum("count").alias("count")).collect()
         )
         queues = found.queues.count()
-        tables = [_messages_table(found, sum(counts.values())), _ranges_table(found), _queues_table(found)]
+        tables = [_messages_table(found, sum(counts.values()))]
+        tables += tables_of(REPORT, {"ranges": found.ranges, "queues": found.queues})
     ends = [row for row in by_range if row["outcome"] in (BEHIND, LATER)]
     lost = [row for row in by_range if row["outcome"] not in (BEHIND, LATER)]
     is_clean = not found.different_blocks and not lost and (not ends or bool(given["common"]))
@@ -131,22 +132,29 @@ def different_properties(one: bytes | None, other: bytes | None) -> str | None:
     return ", ".join(name.decode("utf-8", "replace") for name in names) or "their order"
 
 
-def _ranges_table(found: Compared) -> Table:
-    names = ("brokerName", "topic", "queueId", "side", "outcome", "firstOffset", "endOffset", "count")
-    columns = tuple(map(_column, names))
-    rows = [tuple(row[name] for name in names) for row in found.ranges.orderBy("outcome", *QUEUE).limit(WORST).collect()]
-    return Table("ranges", "what one lacks at an end of a queue", columns, rows, found.ranges.count(), is_finding=True)
-
-
-def _queues_table(found: Compared) -> Table:
-    names = (*QUEUE, "firstOffset_0", "endOffset_0", "firstOffset_1", "endOffset_1", "differentBlocks")
-    shown = (*QUEUE, "firstOffset", "endOffset", "otherFirstOffset", "otherEndOffset", "differentBlocks")
-    columns = tuple(map(_column, shown))
-    uneven = found.queues.where("differentBlocks > 0 or not isEven")
-    rows = [
-        tuple(row[name] for name in names) for row in uneven.orderBy("differentBlocks", ascending=False).limit(WORST).collect()
-    ]
-    return Table("queues", "queues that are not the same", columns, rows, uneven.count())
+REPORT: Final = (
+    Shown(
+        "ranges",
+        "what one lacks at an end of a queue",
+        (*QUEUE, "side", "outcome", "firstOffset", "endOffset", "count"),
+        ("outcome", *QUEUE),
+        is_finding=True,
+    ),
+    Shown(
+        "queues",
+        "queues that are not the same",
+        (
+            *QUEUE,
+            "firstOffset_0 as firstOffset",
+            "endOffset_0 as endOffset",
+            "firstOffset_1 as otherFirstOffset",
+            "endOffset_1 as otherEndOffset",
+            "differentBlocks",
+        ),
+        ("differentBlocks desc",),
+        where="differentBlocks > 0 or not isEven",
+    ),
+)
 
 
 def _plot(by_range: Iterable[Any], counts: Mapping[str, int]) -> Plot:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.jobs import Source
 from rmq_spark.jobs.diff_ranges import QUEUE, ranges_of
 from rmq_spark.kept import Keep
+from rmq_spark.local import local
 from rmq_spark.measuring import has, lenient
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
@@ -145,11 +146,11 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progr
         is_even = not edges and not queues.where("not isEven").limit(1).collect()
         in_order = suspects.orderBy("block", *QUEUE).limit(given["max_blocks"])
         chosen = in_order.collect() if number else []
-    nothing = spark.createDataFrame([], _MESSAGES)
+    nothing = local(spark, [], _MESSAGES)
     messages = keep(_messages(spark, sound, tasks, chosen, given["exact"], progress, keep)) if chosen else nothing
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
-    ranges = spark.createDataFrame([], _RANGES)
+    ranges = local(spark, [], _RANGES)
     if not is_even:
         ranges = keep(ranges_of(sound, queues, bounded, same_places=same_places))
     every = queues.join(counted, list(QUEUE), "left").na.fill({"differentBlocks": 0})
@@ -284,8 +285,8 @@ def _again(
     from rmq_columns.read.digests import Wanted
 
     wanted = {(row["brokerName"], row["topic"], row["queueId"], row["block"]): (row["low"], row["high"]) for row in blocks}
-    rows = [list(one) for one in wanted]
-    asked = spark.createDataFrame(rows, "brokerName string, topic string, queueId int, block long")
+    rows = list(wanted)
+    asked = local(spark, rows, "brokerName string, topic string, queueId int, block long")
     with watched(spark, "find the blocks again", progress):
         met = parts.select("split", *BLOCK).join(F.broadcast(asked), list(BLOCK)).distinct().collect()
     of_task: dict[int, dict[Queue, Wanted]] = {}

@@ -27,10 +27,10 @@ from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.known import brokers_of
+from rmq_spark.local import local
 from rmq_spark.measuring import (
     OF_LOG_ONLY,
     WORST,
-    collected,
     lenient,
     small_table,
     source_of,
@@ -40,7 +40,7 @@ from rmq_spark.measuring import (
 from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def rows(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataFram
             F.min_by("nextStoreTimestamp", "nextOffset").alias("nextStoreTimestamp"),
         )
     )
-    held = spark.createDataFrame([tuple(one) for one in wanted], _schema()).withColumn(
+    held = local(spark, [tuple(one) for one in wanted], _schema()).withColumn(
         "position", F.greatest(F.coalesce("offset", F.lit(0)), F.lit(0))
     )
     joined = held.join(queues, key, "left").join(behind, [*key, "position"], "left")
@@ -285,12 +285,6 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         )
         .withColumn("retryLag", F.coalesce("retryLag", F.lit(0)))
     )
-    worst_groups = collected(groups.orderBy(F.desc("lag"), "brokerName", "group"))
-    bars = [(row["group"], float(row["lag"])) for row in worst_groups if row["lag"]]
-    behind = every.where(F.col("lag") > 0)
-    left = behind.count()
-    order = (F.desc("lag"), "brokerName", "group", "topic", "queueId")
-    findings = every.where("isFinding").orderBy(F.col("state").isin(*FINDINGS).desc(), *order)
     wrong = int(total["findings"] or 0)
     spoilt = unreadable(source, "consumerOffsets")
     problems = [f"{wrong} of {total['rows']} queues of groups need a look"] if wrong else []
@@ -303,6 +297,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     if bare:
         more = f"; {verdict}" if len(bare) < len(brokers) else ""
         verdict = f"nothing is known of {', '.join(bare)}: no consumerOffset.json{more}"
+    found, of_groups, behind = tables_of(REPORT, {"lag": every, "groups": groups}, findings=wrong, groups=total["groups"])
+    bars = [one for one in of_groups.bars("group", "lag") if one[1]]
     return Outcome(
         "lag",
         verdict,
@@ -323,10 +319,10 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             Figure("unreadable", "positions that cannot be read", len(spoilt)),
         ],
         tables=[
-            table_of("findings", "Positions to look at", QUEUE_COLUMNS, collected(findings), wrong, True),
+            found,
             _spoilt(spoilt),
-            table_of("groups", "Groups, the worst first", GROUP_COLUMNS, worst_groups, total["groups"]),
-            table_of("queues", "Queues with something left to read", QUEUE_COLUMNS, collected(behind.orderBy(*order)), left),
+            of_groups,
+            behind,
         ],
         plots=[Plot("Messages behind, by group", bars=bars[:BARS])],
         notes=_notes(total, given),
@@ -378,4 +374,18 @@ GROUP_COLUMNS: Final = (
     "bytesBehind",
     "lagMs",
     "neverCommitted",
+)
+_WORST_FIRST: Final = ("lag desc", "brokerName", "group", "topic", "queueId")
+REPORT: Final = (
+    Shown(
+        "findings",
+        "Positions to look at",
+        QUEUE_COLUMNS,
+        (f"state in {FINDINGS} desc", *_WORST_FIRST),
+        "lag",
+        "isFinding",
+        is_finding=True,
+    ),
+    Shown("groups", "Groups, the worst first", GROUP_COLUMNS, ("lag desc", "brokerName", "group")),
+    Shown("queues", "Queues with something left to read", QUEUE_COLUMNS, _WORST_FIRST, "lag", "lag > 0"),
 )

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import RANGE, Source
 from rmq_spark.kept import Keep, keeps, nothing
-from rmq_spark.measuring import collected, small_table, source_of
+from rmq_spark.local import local
+from rmq_spark.measuring import small_table, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import options_of, refuse_ranges
 from rmq_spark.progress import progress_of
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, table_of, tables_of
 from rmq_wire.names import TRANS_GROUP
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ OVERDUE: Final = (
 LATENESS: Final = ("kind", "delivered", "median", "p99", "most")
 LATE: Final = ("kind", "brokerName", "topic", "level", "uniqKey", "physicalOffset", "dueTimestamp", "latenessMs")
 
+REPORT: Final = (
+    Shown("topics", "Still to come, by topic", BY_TOPIC, ("overdue desc", "waiting desc", "kind", "topic")),
+    Shown("overdue", "Overdue", OVERDUE, ("overdueMs desc",), "pending", "isOverdue", is_finding=True),
+    Shown("late", "Delivered too late", LATE, ("latenessMs desc",), is_finding=True),
+)
+
 PARAMETERS: Final = (
     Parameter("now", "time", "What counts as now.  By default this machine's time; of a stopped store give when it stopped."),
     Parameter("max_lateness", "duration", "After which a delayed or timed message is late: 500ms, 3s, 1m.", "3s"),
@@ -104,7 +111,7 @@ def promises(spark: SparkSession, source: Source, progress: DataFrame, keep: Kee
     held = small_table(Source(source.paths, options), "consumerOffsets")
     names = ("brokerName", "group", "topic", "queueId", "offset")
     own = [tuple(row[name] for name in names) for row in held if row["group"] in (TRANS_GROUP, of.REVIVER)]
-    positions = spark.createDataFrame(own, "brokerName string, `group` string, topic string, queueId int, offset bigint")
+    positions = local(spark, own, "brokerName string, `group` string, topic string, queueId int, offset bigint")
     positions = positions.where("offset is not null")
     copied = [of.delayed(spark, source, rows, progress), of.timed(rows)]
     bare = [of.half(rows, positions), of.pop(rows, positions)]
@@ -162,12 +169,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             row["kind"]: row
             for row in by_topic.groupBy("kind").agg(F.sum("waiting").alias("n"), F.sum("overdue").alias("late")).collect()
         }
-        topics = collected(by_topic.orderBy(F.desc("overdue"), F.desc("waiting"), "kind", "topic"))
-        topic_count = by_topic.count()
         steps = waiting.selectExpr(*due.split("; ")).first()
-        worst = collected(waiting.where("isOverdue").orderBy(F.desc("overdueMs")))
         lateness = {row["kind"]: row for row in _lateness(every, given["max_lateness"]).collect()}
-        latest = collected(late.orderBy(F.desc("latenessMs")))
     overdue, late_count = sum(row["late"] for row in kinds.values()), sum(row["late"] for row in lateness.values())
     undelivered = sum(states.get(("delayed", state), 0) for state in PASSED)
     figures = [Figure("now", "now", given["now"], Unit.TIME)]
@@ -182,12 +185,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         *(Figure(name, label, states.get(state, 0)) for name, label, state in ENDS),
     ]
     came = [{**row.asDict(), "median": row["quantiles"][0], "p99": row["quantiles"][1]} for _, row in sorted(lateness.items())]
-    tables = [
-        table_of("topics", "Still to come, by topic", BY_TOPIC, topics, topic_count),
-        table_of("overdue", "Overdue", OVERDUE, worst, overdue, True),
-        table_of("lateness", "How late the delivered ones came", LATENESS, came, len(came)),
-        table_of("late", "Delivered too late", LATE, latest, late_count, True),
-    ]
+    frames = {"topics": by_topic, "pending": waiting, "late": late}
+    topics, worst, latest = tables_of(REPORT, frames, overdue=overdue, late=late_count)
+    tables = [topics, worst, table_of("lateness", "How late the delivered ones came", LATENESS, came, len(came)), latest]
     notes = [f"{damaged} places of the log could not be read: promises and copies may be missing"] if damaged else []
     wrong = [f"{overdue} overdue"] if overdue else []
     wrong += [f"{late_count} delivered too late"] if late_count else []

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.kept import Keep, keeps
+from rmq_spark.local import local
 from rmq_spark.measuring import (
     APPROXIMATE,
     WINDOW,
     WORST,
-    collected,
     extent,
     has,
     is_approximate,
@@ -36,7 +36,7 @@ from rmq_spark.measuring import (
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import table_of
+from rmq_spark.tables import Shown, table_of, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +132,7 @@ def windows(found: DataFrame, queues: dict[tuple[str, str], int], spark: SparkSe
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    held = spark.createDataFrame([(*key, count) for key, count in queues.items()], "brokerName string, topic string, queues int")
+    held = local(spark, [(*key, count) for key, count in queues.items()], "brokerName string, topic string, queues int")
     rows = found.where("not ofHost and topic is not null").join(F.broadcast(held), list(TOPIC))
     one = Window.partitionBy(*TOPIC, "windowMs")
     place = F.row_number().over(one.orderBy("messages")) + F.col("queues") - F.count("*").over(one)  # behind the empty ones
@@ -199,12 +199,10 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     keys, missed = keys_of(spark, source, given)
     keys = keep(keys)
     with watched(spark, "keys", progress):
-        frequent = collected(keys.orderBy(F.desc("messages"), F.desc("bytes"), *TOPIC, "key"))
-        heavy = collected(keys.orderBy(F.desc("bytes"), *TOPIC, "key"))
         key_count = keys.count()
-    producers = collected(hosts.orderBy(F.desc("messages"), *TOPIC, "bornHost"))
     unreadable = int((broken["count"] if broken else 0) or 0)
     held.sort(key=lambda row: (-row["messages"], row["brokerName"], row["topic"], row["queueId"]))
+    frames = {"queues": queues, "windows": course, "keys": keys, "producers": hosts}
     return Outcome(
         "skew",
         f"{len(hot)} topics are more uneven than {limit:g}" if hot else "measured",
@@ -222,20 +220,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             table_of("findings", "Topics that are too uneven", _TOPIC_COLUMNS, hot, len(hot), True),
             table_of("topics", "Topics, the most uneven first", _TOPIC_COLUMNS, topics, len(topics)),
             table_of("queues", "Hot queues", (*QUEUE, "messages", "bytes", "share", "minSize", "maxSize"), held, len(held)),
-            table_of("keys", "Most frequent keys", (*TOPIC, "key", "messages", "bytes"), frequent, key_count),
-            table_of("heavyKeys", "Heaviest keys", (*TOPIC, "key", "messages", "bytes"), heavy, key_count),
-            table_of("producers", "Producers", (*TOPIC, "bornHost", "messages", "bytes"), producers, hosts.count()),
-            table_of(
-                "windows",
-                "Windows, the most uneven first",
-                (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
-                collected(course.orderBy(F.desc("gini"), *TOPIC, "windowMs")),
-                course.count(),
-            ),
+            *tables_of(REPORT, frames, keys=key_count, heavyKeys=key_count),
         ],
         plots=_plots(held, course, window_ms(given["window"], extent(source)[1])),
         notes=_notes(source, given, missed, unreadable),
-        frames={"queues": queues, "windows": course, "keys": keys, "producers": hosts},
+        frames=frames,
         messages=sum(row["messages"] for row in held),
     )
 
@@ -313,3 +302,15 @@ def _notes(source: Source, given: dict[str, Any], missed: int, unreadable: int) 
 BARS, LINES = 20, 4
 """Of the plots."""
 _TOPIC_COLUMNS: Final = (*TOPIC, "queues", "messages", "bytes", "meanSize", "maxMean", "gini")
+_COUNTS: Final = ("messages", "bytes")
+REPORT: Final = (
+    Shown("keys", "Most frequent keys", (*TOPIC, "key", *_COUNTS), ("messages desc", "bytes desc", *TOPIC, "key")),
+    Shown("heavyKeys", "Heaviest keys", (*TOPIC, "key", *_COUNTS), ("bytes desc", *TOPIC, "key"), "keys"),
+    Shown("producers", "Producers", (*TOPIC, "bornHost", *_COUNTS), ("messages desc", *TOPIC, "bornHost")),
+    Shown(
+        "windows",
+        "Windows, the most uneven first",
+        (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
+        ("gini desc", *TOPIC, "windowMs"),
+    ),
+)

@@ -1,0 +1,60 @@
+"""With half of all messages under one key, in one topic and one queue no task gets three times as many records as the median."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import pytest
+
+from tests.spark import traffic
+from tests.spark.cluster import needs_spark
+from tests.spark.uneven import busy, write_uneven
+
+EVEN: Final = {"spark.sql.shuffle.partitions": "8", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+"""Spark would give so few rows to one task."""
+RECORDS_MIN: Final = 5000
+"""Of a stage that says something."""
+TIMES_MAX: Final = 3
+CASES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "audit": ("audit", {}),
+    "loss": ("loss", {"ledger": ["sent.jsonl"]}),
+    "loss, keys alone": ("loss", {"ledger": ["keys.jsonl"]}),
+    "duplicates": ("duplicates", {}),
+    "duplicates by key": ("duplicates", {"by": "keys"}),
+    "order": ("order", {"sequence": "property:n"}),
+    "latency": ("latency", {}),
+    "skew": ("skew", {}),
+    "retries": ("retries", {}),
+    "pending": ("pending", {}),
+    "diff": ("diff", {"other": "store"}),
+}
+SHUFFLES_ALL: Final = {"loss, keys alone", "duplicates", "duplicates by key", "order"}
+"""Of the others no stage reads so many records: what is in one task is summed up there."""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, traffic.Traffic]:
+    needs_spark()
+    root = tmp_path_factory.mktemp("uneven")
+    write_uneven(root)
+    calls: list[traffic.Call] = []
+    for job, given in CASES.values():
+        named = {name: _inside(root, value) for name, value in given.items()}
+        calls.append((job, [str(root / "store")], {"splitBytes": "512k", **named}))
+    return dict(zip(CASES, traffic.run(root / "run", calls, EVEN), strict=True))
+
+
+def _inside(root: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_inside(root, one) for one in value]
+    return str(root / value) if value == "store" or value.endswith(".jsonl") else value
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_task_has_three_times_as_many_records_as_the_median(measured: dict[str, traffic.Traffic], case: str) -> None:
+    judged = [counts for counts in map(busy, measured[case].task_records) if sum(counts) > RECORDS_MIN]
+    assert bool(judged) == (case in SHUFFLES_ALL)
+    for counts in judged:
+        assert max(counts) <= TIMES_MAX * median(counts), counts
