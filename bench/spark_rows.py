@@ -15,8 +15,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from planted_stores.generate import Wanted, generate
-from rmq_spark.arguments import arguments_of
-from rmq_spark.jobs import Source, module_of
+from rmq_spark.jobs import JOBS, Source
 from rmq_spark.outcome import Outcome
 from rmq_spark.session import silent
 
@@ -89,9 +88,8 @@ def _run(spark: SparkSession, store: Made, job: str, *, may_find: bool = False, 
 
     may_find: what it looks for is in a clean store, too, as messages that were retried.
     """
-    module = module_of(job)
-    own, options = arguments_of(module.PARAMETERS, {"includeSystemTopics": "true", **given})
-    outcome: Outcome = module.run(spark, Source((str(store.root),), options), own, silent)
+    own, options = JOBS[job].arguments({"includeSystemTopics": "true", **given})
+    outcome = JOBS[job].run(spark, Source((str(store.root),), options), own, silent)
     outcome.close()
     if not outcome.is_clean and not may_find:
         raise SystemExit(f"{job} of a clean store: {outcome.verdict}")

@@ -6,7 +6,8 @@ Exit status: 0 well, 1 the answer is no (findings, differences, nothing found), 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import click
 
@@ -31,7 +32,7 @@ INTERRUPTED = 130
 class Looks(LazyGroup):
     """Turns what hinders a look into one line."""
 
-    lines = SUBCOMMANDS
+    lines: ClassVar[Mapping[str, str]] = SUBCOMMANDS
 
     def place(self, name: str) -> tuple[str, str]:
         return f"inspect_{name}", "command"

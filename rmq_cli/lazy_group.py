@@ -18,6 +18,10 @@ class LazyGroup(click.Group):
         """The module of this room that has a subcommand, and its name there."""
         raise NotImplementedError
 
+    def line_of(self, name: str) -> str:
+        """What `--help` shows of it."""
+        return self.lines[name]
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lines)
 
@@ -31,4 +35,4 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(self.lines.items()))
+            formatter.write_dl([(name, self.line_of(name)) for name in self.lines])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import click
 
@@ -17,8 +17,7 @@ from rmq_cli.inspect import CANNOT_LOOK, Looks
 from rmq_spark.jobs import JOBS
 
 GENERATE, HEAD = "generate", "head"
-SUBCOMMANDS = {
-    **JOBS,
+OTHERS = {
     HEAD: "Show the first messages of topics, found by their queues, without Spark.",
     GENERATE: "Write a store of any size to try them on, with planted faults and a ledger of them.",
 }
@@ -27,7 +26,10 @@ SUBCOMMANDS = {
 class Jobs(Looks):
     """The jobs, and what makes a store for them."""
 
-    lines = SUBCOMMANDS
+    lines: ClassVar[Mapping[str, str]] = {**dict.fromkeys(JOBS, ""), **OTHERS}
+
+    def line_of(self, name: str) -> str:
+        return JOBS[name].line if name in JOBS else OTHERS[name]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name == GENERATE:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC
-from types import ModuleType
 from typing import Any, Final
 
 import click
 
 from rmq_spark.arguments import Parameter, arguments_of, value_of
-from rmq_spark.jobs import JOBS, module_of
+from rmq_spark.jobs import JOBS, Job
 from rmq_spark.needs import need
 from rmq_spark.zone import session_zone
 
@@ -36,7 +35,7 @@ class Own(click.Option):
     """Of one job only."""
 
 
-class Job(click.Command):
+class JobCommand(click.Command):
     """Shows what is its own before what every job has."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -88,14 +87,13 @@ COMMON: Final = (
 """What every job has; no job's own parameter has such a name."""
 
 
-def command_of(job: str) -> click.Command:
+def command_of(name: str) -> click.Command:
     """Raises `MissingPackage` where the job's module cannot even be loaded without what the extra brings."""
     try:
-        module = module_of(job)
+        job = JOBS[name]
     except ModuleNotFoundError:
         need()
         raise
-    own: tuple[Parameter, ...] = module.PARAMETERS
     stores = Parameter("stores", "path", "")
     places = click.Argument([PLACES], nargs=-1, required=True, type=Taken(stores), metavar=f"{PATHS}...")
 
@@ -104,18 +102,18 @@ def command_of(job: str) -> click.Command:
 
         paths = words.pop(PLACES)
         zone = session_zone(settings_of(words["conf"]))
-        given, _ = arguments_of(own, {one.name: words[one.name] for one in own}, zone)
+        given, _ = job.arguments({one.name: words[one.name] for one in job.parameters}, zone)
         common, _ = arguments_of(COMMON, {one.name: words.get(one.name) for one in COMMON}, zone)
-        raise SystemExit(run_job(job, module, Request(paths, given, common, zone)))
+        raise SystemExit(run_job(job, Request(paths, given, common, zone)))
 
-    everywhere = [one for one in COMMON if one.name not in getattr(module, "LEFT_OUT", ())]
-    options = [*(option(one, Own) for one in own), *map(option, everywhere)]
-    return Job(job, params=[places, *options], callback=run, help=_help(job, module), short_help=JOBS[job])
+    everywhere = [one for one in COMMON if one.name not in job.left_out]
+    options = [*(option(one, Own) for one in job.parameters), *map(option, everywhere)]
+    return JobCommand(name, params=[places, *options], callback=run, help=_help(job), short_help=job.line)
 
 
-def _help(job: str, module: ModuleType) -> str:
-    examples = "".join(f"rmq spark {job} {one}\n" for one in module.EXAMPLES)
+def _help(job: Job) -> str:
+    examples = "".join(f"rmq spark {job.name} {one}\n" for one in job.examples)
     return (
-        f"{JOBS[job]}\n\n\b\n{examples}\nPATHS are stores, directories of several brokers, commit logs or URIs (s3://bucket/store).\n\n"
-        f"Exit status: 0 clean; 1 {module.FOUND}; 2 could not look.  More: docs/spark-jobs.md."
+        f"{job.line}\n\n\b\n{examples}\nPATHS are stores, directories of several brokers, commit logs or URIs (s3://bucket/store).\n\n"
+        f"Exit status: 0 clean; 1 {job.found}; 2 could not look.  More: docs/spark-jobs.md."
     )

@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -31,7 +30,7 @@ from rmq_columns.shown import Zone, json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.arguments import format_options
 from rmq_spark.committer import committer_of
-from rmq_spark.jobs import Source
+from rmq_spark.jobs import Job, Source
 from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
 from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
@@ -61,7 +60,7 @@ class Request:
     """of times that have none, and of those that are shown"""
 
 
-def run_job(job: str, module: ModuleType, request: Request) -> int:
+def run_job(job: Job, request: Request) -> int:
     """Exit status 0 or 1.  Raises `BadOption`, `StoreError`, `MissingPackage`, `Complaint`, `KeyboardInterrupt`."""
     common = request.common
     source = Source(request.paths, options_of(request.paths, common, request.zone))
@@ -69,21 +68,20 @@ def run_job(job: str, module: ModuleType, request: Request) -> int:
         raise BadOption(f"--option {min(twice)}: say --{min(twice)}")
     settings = settings_of(common["conf"])
     missing = _check_places(request, source)
-    may_miss = getattr(module, "HAS_TOPICS_OF_ITS_OWN", False)
-    if missing is not None and missing.is_sure and not may_miss:
+    if missing is not None and missing.is_sure and not job.has_topics_of_its_own:
         raise BadOption(missing.line)
     need()
     check_java()
     begun = time.time()
     outcome: Outcome | None = None
     try:
-        with session(common["master"], settings, f"rmq spark {job}") as spark:
+        with session(common["master"], settings, f"rmq spark {job.name}") as spark:
             if common["out"]:
                 check_uri(spark, common["out"], overwrite=common["overwrite"])
                 check_shared(spark, common["out"])
-            if missing is not None and not may_miss:
+            if missing is not None and not job.has_topics_of_its_own:
                 missing = _look_into_logs(spark, source, missing)
-            outcome = _judged(module.run(spark, source, request.given, progress()), missing, common)
+            outcome = _judged(job.run(spark, source, request.given, progress()), missing, common)
             outcome.zone = request.zone
             if common["out"]:
                 _write_found(spark, outcome, request)

@@ -17,9 +17,12 @@ from conformance.controls import table as controls
 from conformance.suite import results
 from conformance.suite.case import load as cases
 from conformance.suite.report import specification
-from conformance.suite.report.markdown import table, with_table
+from conformance.suite.report.markdown import escaped, table, with_table
 from conformance.torture import report as torture
+from rmq_cli.spark_job import option_of
 from rmq_columns.checks import kinds
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import JOBS
 from tests.support import client_reference, effective_properties, face_methods, ledger, mqadmin, spark_traffic
 
 ROOT: Final = Path(__file__).parents[1]
@@ -41,6 +44,22 @@ def _captures(page: str) -> str:
     return with_table(page, table(("kind", "the same means", "where"), rows))
 
 
+def _value(one: Parameter) -> str:
+    return "" if one.kind is bool else f" {'|'.join(one.choices) or one.shown()}"
+
+
+def _meaning(one: Parameter) -> str:
+    default = f" `{one.default}` by default." if one.default is not None else ""
+    return f"{'Needed.  ' if one.is_required else ''}{one.help}{default}"
+
+
+def _spark_jobs(page: str) -> str:
+    for job in JOBS.values():
+        rows = [(f"`{option_of(one.name)}{_value(one)}`", escaped(_meaning(one))) for one in job.parameters]
+        page = with_table(page, table((f"option of {job.name}", ""), [*rows, ("exit status 1", escaped(job.found))]))
+    return with_table(page, table(spark_traffic.HEADS, spark_traffic.rows()))
+
+
 PAGES: Final[dict[str, Callable[[str], str]]] = {
     "broker_impl/effective_properties.py": lambda _: effective_properties.source("broker", config_keys.keys().values()),
     "broker_impl/namesrv/effective_properties.py": lambda _: effective_properties.source(
@@ -53,7 +72,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/controls.md": _controls,
     "docs/mqadmin.md": lambda page: with_table(page, table(("command", "our broker"), mqadmin.rows(refused.BROKER))),
     "docs/semantics.md": lambda _: ledger.text(),
-    "docs/spark-jobs.md": lambda page: with_table(page, table(spark_traffic.HEADS, spark_traffic.rows())),
+    "docs/spark-jobs.md": _spark_jobs,
     "docs/torture.md": _torture,
     "docs/verify.md": lambda page: with_table(page, kinds.as_markdown().rstrip("\n")),
     "rmq_client/faces/aio_methods.py": lambda _: face_methods.source(face_methods.AIO),

@@ -1,46 +1,24 @@
-"""The operator's jobs: one module each, which declares its parameters and says how it runs.
+"""The operator's jobs: one module each, in which a `Job` says all that there is to say of it.
 
-A job's module has, besides functions that return DataFrames:
-
-    PARAMETERS: tuple[Parameter, ...]                                   beyond those that every job has
-    LEFT_OUT: tuple[str, ...]       of the options that every job has, those that this one does not; it may be absent
-    HAS_TOPICS_OF_ITS_OWN: bool     that a topic may be known from elsewhere than the stores; it may be absent
-    EXAMPLES: tuple[str, ...]       behind `rmq spark JOB`
-    FOUND: str                      what exit status 1 says
-    REPORT: tuple[Shown, ...]       tables of its report that are made of its frames (`rmq_spark.tables`); it may be absent
-    def run(spark, source: Source, given: dict[str, Any], progress: Progress) -> Outcome    given: of `arguments_of`
-
-It imports PySpark inside functions only, so that `rmq spark JOB --help` works without it.
+Of this value its command (`rmq spark JOB`), its rows in docs/spark-jobs.md and its tests are made.  A job's module has its name,
+with _ for -, and imports PySpark inside functions only, so that `rmq spark JOB --help` works without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter as Parameter
+from rmq_columns.shown import Zone
+from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.outcome import Outcome
+from rmq_spark.session import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JOBS: Final[dict[str, str]] = {
-    "audit": "Check log, queues and index against each other: chain, check sums, sizes, continuity.",
-    "loss": "Hold a ledger of what was sent against log, queues, committed positions and dead letters.",
-    "duplicates": "Find messages that are there more than once, by unique key or by business key.",
-    "order": "Find breaks of order: within a sharding key, in queues, in the log.",
-    "lag": "Measure how far each consumer group is behind its queues.",
-    "latency": "Measure from born to stored, and from stored to consumed where there is a trace.",
-    "skew": "Find hot queues, hot keys and hot producers.",
-    "retries": "Trace retried and dead messages back to where they came from.",
-    "pending": "Find messages still to come: delayed, timed, half, popped; and those that came late.",
-    "export": "Write messages as Parquet: partitioned, sorted, with a manifest; goes on where it stopped.",
-    "diff": "Compare two stores, or a store and its replica, message by message.",
-    "rebuild-queues": "Make the consume queues anew from the log, byte for byte.",
-}
-"""Name -> the line that `rmq spark --help` shows.  A job's module has its name, with _ for -."""
 RANGE: Final = ("since", "until")
 """Left out by jobs that look at the whole log, or at none."""
 
@@ -70,16 +48,69 @@ class Source:
         return None if asked is None else sorted(parse_options({"path": "-", "topics": asked}).topics or ())
 
 
-def module_of(job: str) -> ModuleType:
-    """Raises `KeyError` when there is no such job."""
-    if job not in JOBS:
-        raise KeyError(job)
-    return import_module(f"rmq_spark.jobs.{job.replace('-', '_')}")
+Run = Callable[["SparkSession", Source, dict[str, Any], Progress], Outcome]
+"""The dict has every parameter by its name (`Job.arguments`)."""
 
 
-def function_of(job: str) -> Callable[..., Any]:
-    """The function of the job's own name, which returns a DataFrame."""
-    name = job.replace("-", "_")
-    function = getattr(module_of(job), name)
-    assert callable(function)
-    return function
+@dataclass(frozen=True)
+class Job:
+    """Declared as `JOB` in its module."""
+
+    name: str
+    line: str
+    """what `rmq spark --help` shows"""
+    parameters: tuple[Parameter, ...]
+    """beyond those that every job has"""
+    examples: tuple[str, ...]
+    """behind `rmq spark JOB`"""
+    found: str
+    """what exit status 1 says"""
+    run: Run
+    function: Callable[..., DataFrame]
+    """of its own name: (session, a path or several, parameters and options of the format by name)"""
+    left_out: tuple[str, ...] = ()
+    """of the options that every job has, those that this one does not"""
+    has_topics_of_its_own: bool = False
+    """that a topic may be known from elsewhere than the stores"""
+
+    def arguments(self, options: Mapping[str, Any], zone: Zone = None) -> tuple[dict[str, Any], dict[str, str]]:
+        """As `arguments_of`.  Raises `BadOption`."""
+        return arguments_of(self.parameters, options, zone)
+
+
+class Jobs(Mapping[str, Job]):
+    """By name; each is imported when it is asked for.  Raises `KeyError` when there is no such job."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def __getitem__(self, name: str) -> Job:
+        if name not in self._names:
+            raise KeyError(name)
+        job = import_module(f"rmq_spark.jobs.{name.replace('-', '_')}").JOB
+        assert isinstance(job, Job)
+        return job
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+JOBS: Final = Jobs(
+    (
+        "audit",
+        "loss",
+        "duplicates",
+        "order",
+        "lag",
+        "latency",
+        "skew",
+        "retries",
+        "pending",
+        "export",
+        "diff",
+        "rebuild-queues",
+    )
+)

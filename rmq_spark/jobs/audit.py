@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.measuring import WORST, has, source_of
 from rmq_spark.outcome import Cell, Column, Figure, Frames, Outcome, Plot, Table, Unit
 from rmq_spark.session import cores, silent
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from rmq_columns.checks.audit import StoreAudit
     from rmq_spark.session import Progress
 
-PARAMETERS: Final = (
-    Parameter("no_queues", bool, "Leave out consume queues."),
-    Parameter("no_index", bool, "Leave out the index."),
-    Parameter("no_crc", bool, "Leave out check sums: of bodies, and of whole messages where there are some."),
-)
-EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --no-index --html audit.html")
-LEFT_OUT: Final = ("topic", *RANGE)
-FOUND: Final = "a finding, error or warning"
 PIECES_PER_CORE: Final = 2
 """A task costs some 30 ms however little it does; two for each core even out what one of them loses."""
 FINDINGS: Final = (
@@ -54,7 +46,7 @@ def audit(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     finding, docs/verify.md lists them), detail, count (for how many like it the row stands), consequence, remedy.
     options: `no_queues`, `no_index`, `no_crc`, those of the format.  Raises `BadOption`, `CannotRead`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     found = look(spark, source_of(paths, rest), given, silent)
     return spark.createDataFrame(finding_rows(found), FINDINGS)
 
@@ -234,3 +226,19 @@ def _notes(found: Sequence[StoreAudit]) -> list[str]:
             notes.append(f"{store.broker_name}: {text}")
         notes += [f"{store.broker_name}: {note}" for note in store.notes]
     return notes
+
+
+JOB: Final = Job(
+    name="audit",
+    line="Check log, queues and index against each other: chain, check sums, sizes, continuity.",
+    parameters=(
+        Parameter("no_queues", bool, "Leave out consume queues; the continuity of queue offsets in the log is still checked."),
+        Parameter("no_index", bool, "Leave out the index."),
+        Parameter("no_crc", bool, "Leave out check sums: of bodies, and of whole messages where there are some."),
+    ),
+    examples=("/data/broker-a/store", "/data/brokers --no-index --html audit.html"),
+    found="a finding, error or warning",
+    run=run,
+    function=audit,
+    left_out=("topic", *RANGE),
+)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.jobs.diff_passes import DIFFERS, ONLY_FIRST, ONLY_SECOND, Compared, compare
 from rmq_spark.jobs.diff_ranges import BEHIND, LATER, LOST, NO_QUEUE, QUEUE
 from rmq_spark.kept import Keep, keeping, keeps
@@ -27,33 +27,20 @@ from rmq_spark.tables import Shown, tables_of, unit_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS: Final = (
-    Parameter("other", "path", "The store to compare with.  Or name exactly two stores as PATHS."),
-    Parameter("exact", bool, "Places and store times have to be equal, too, as in a replica."),
-    Parameter("common", bool, "Only what both hold: that one ends earlier or begins later does not count."),
-    Parameter(
-        "ignore_property", str, "A property that does not count, such as CLUSTER.  May be repeated.", metavar="NAME", is_many=True
-    ),
-    Parameter("max_blocks", int, "Look into at most so many differing blocks of 4096 offsets.", 256, least=1),
-)
-EXAMPLES: Final = ("/data/broker-a/store /backup/broker-a/store --exact", "/data/brokers --other /data/moved --common")
-LEFT_OUT: Final = RANGE
-FOUND: Final = "the stores are not the same"
-
 
 def diff(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """The messages that differ: brokerName, topic, queueId, queueOffset, outcome, fields, physicalOffset, otherPhysicalOffset.
 
     paths: two stores, or one and `other`.  options: the parameters of the job; the rest are the format's.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     with keeping() as keep:
         return compare(spark, source_of(paths, rest), given, silent, keep).messages
 
 
 def ranges(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """What one side lacks at an end of a queue: brokerName, topic, queueId, side, outcome, firstOffset, endOffset, count."""
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     with keeping() as keep:
         return compare(spark, source_of(paths, rest), given, silent, keep).ranges
 
@@ -161,3 +148,31 @@ def _plot(by_range: Iterable[Any], counts: Mapping[str, int]) -> Plot:
     bars = [(name, float(count)) for name, count in sorted(counts.items())]
     bars += [(f"{row['outcome']}: {row['side']}", float(row["count"])) for row in by_range]
     return Plot("messages that are not the same in both", bars=bars)
+
+
+JOB: Final = Job(
+    name="diff",
+    line="Compare two stores, or a store and its replica, message by message.",
+    parameters=(
+        Parameter(
+            "other",
+            "path",
+            "The store to compare with, or a directory with brokers of the same names.  Or name exactly two PATHS.",
+        ),
+        Parameter("exact", bool, "Physical offset, store time and store host have to be equal, too, as in a replica."),
+        Parameter("common", bool, "Only what both hold: that one ends earlier or begins later does not count."),
+        Parameter(
+            "ignore_property",
+            str,
+            "A property that does not count, such as CLUSTER.  May be repeated.",
+            metavar="NAME",
+            is_many=True,
+        ),
+        Parameter("max_blocks", int, "Look into at most so many differing blocks of 4096 offsets.", 256, least=1),
+    ),
+    examples=("/data/broker-a/store /backup/broker-a/store --exact", "/data/brokers --other /data/moved --common"),
+    found="the stores are not the same",
+    run=run,
+    function=diff,
+    left_out=RANGE,
+)

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
+from rmq_spark.arguments import Parameter
 from rmq_spark.candidates import marked, perhaps
-from rmq_spark.jobs import Source
+from rmq_spark.jobs import Job, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import extent, observed, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
@@ -39,11 +39,6 @@ INNER_BATCH: Final = 0x80
 COMPRESSION: Final = 0x701
 """`MessageSysFlag`: compressed, and by what."""
 
-PARAMETERS: Final = (
-    Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME.", "uniqKey", "KEY"),
-)
-EXAMPLES: Final = ("/data/broker-a/store /data/broker-b/store", "/data/brokers --by property:orderId --topic Orders")
-FOUND: Final = "a key is there more than once"
 _AT: Final = "one.brokerName, '/', one.queueId, ':', one.queueOffset, '@', one.physicalOffset"
 REPORT: Final = (
     Shown(
@@ -76,7 +71,7 @@ def duplicates(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     topic, key, copies, msApart (first to last store time), bodiesEqual, places (brokerName, queueId, queueOffset, physicalOffset,
     storeTimestamp, bornTimestamp, msAfterFirst of the first copies).  options: `by`, those of the format.  Raises `BadOption`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return found_in(spark, source_of(paths, rest), given["by"])
 
 
@@ -238,3 +233,14 @@ def _by_topic(found: DataFrame) -> DataFrame:
         F.max("msApart").alias("msApartMax"),
         F.expr("count_if(not bodiesEqual)").alias("bodiesDiffer"),
     )
+
+
+JOB: Final = Job(
+    name="duplicates",
+    line="Find messages that are there more than once, by unique key or by business key.",
+    parameters=(Parameter("by", str, "uniqKey, keys (each of the keys that blanks divide) or property:NAME.", "uniqKey", "KEY"),),
+    examples=("/data/broker-a/store /data/broker-b/store", "/data/brokers --by property:orderId --topic Orders"),
+    found="a key is there more than once",
+    run=run,
+    function=duplicates,
+)

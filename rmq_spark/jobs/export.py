@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.measuring import WORST, source_of
 from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
 from rmq_spark.session import Progress, silent, watched
@@ -28,39 +28,6 @@ if TYPE_CHECKING:
     from rmq_columns.export.plan import Numbered
     from rmq_columns.read.options import Options
 
-PARAMETERS: Final = (
-    Parameter(
-        "to", "path", "Directory or URI (s3://bucket/export), empty or with this export begun.", metavar="DIR", is_required=True
-    ),
-    Parameter(
-        "partition_by",
-        "names",
-        "Directories for brokerName, topic, date (of the store time, UTC), queueId.  Or: none.",
-        "brokerName,date",
-    ),
-    Parameter(
-        "sort",
-        str,
-        "Order of the rows in a file.  queue is topic, queueId, queueOffset.",
-        "physicalOffset",
-        choices=("physicalOffset", "queue"),
-    ),
-    Parameter("compression", str, "zstd, gzip, brotli, snappy, lz4, none; with a level: zstd:3.", "zstd:1", "CODEC[:LEVEL]"),
-    Parameter("columns", "names", "Which, and in which order.  All by default."),
-    Parameter("row_group", "size", "Bytes of rows in memory that make a row group.", "32MiB"),
-    Parameter("file_size", "size", "A file ends with the row group that reaches it.", "256MiB"),
-    Parameter("buffer", "size", "Bytes of rows that a task holds at once.", "128MiB"),
-    Parameter("max_partitions", int, "More directories than this from one split of log are refused.", 2048, least=1),
-    Parameter("increment", bool, "Of an export that is complete: export what came since."),
-    Parameter("pruned", bool, "Directories that were removed from the export stay away: they are not made again."),
-    Parameter("no_verify", bool, "Do not count the rows once more in log and files."),
-)
-EXAMPLES: Final = (
-    "/data/broker-a/store --to /data/export",
-    "/data/brokers --to /data/orders --topic Orders --sort queue",
-    "/data/broker-a/store --to /data/export --increment",
-)
-FOUND: Final = "a place of the log is no sound message (see _corrupt)"
 FIELDS: Final = {
     "partition_by": "partition_by",
     "sort": "order",
@@ -84,7 +51,7 @@ def export(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     options: `to` and the other parameters of the job; the rest are the format's.  Raises `BadOption`, `StoreError` (also as the
     cause of Spark's own error, when a task met it).
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     prepared, finished = write(spark, source_of(paths, rest), given, silent)
     return manifest_frame(spark, prepared.job.to, finished)
 
@@ -236,3 +203,62 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
         notes=notes,
         frames={"files": manifest_frame(spark, prepared.job.to, finished)},
     )
+
+
+JOB: Final = Job(
+    name="export",
+    line="Write messages as Parquet: partitioned, sorted, with a manifest; goes on where it stopped.",
+    parameters=(
+        Parameter(
+            "to",
+            "path",
+            "A directory that driver and executors share, or a URI (s3://bucket/export); empty, or with this export begun.",
+            metavar="DIR",
+            is_required=True,
+        ),
+        Parameter(
+            "partition_by",
+            "names",
+            "Directories for brokerName, topic, date (of the store time, UTC), queueId.  Or: none.",
+            "brokerName,date",
+        ),
+        Parameter(
+            "sort",
+            str,
+            "Order of the rows in a file.  queue is topic, queueId, queueOffset: smaller where a topic's bodies are alike.",
+            "physicalOffset",
+            choices=("physicalOffset", "queue"),
+        ),
+        Parameter("compression", str, "zstd, gzip, brotli, snappy, lz4, none; with a level: zstd:3.", "zstd:1", "CODEC[:LEVEL]"),
+        Parameter(
+            "columns", "names", "Which, and in which order.  All by default.  Those that name directories are not in the files."
+        ),
+        Parameter("row_group", "size", "Bytes of rows in memory that make a row group.", "32MiB"),
+        Parameter("file_size", "size", "A file ends with the row group that reaches it.", "256MiB"),
+        Parameter("buffer", "size", "Bytes of rows that a task holds at once, in at most 16 open files.", "128MiB"),
+        Parameter(
+            "max_partitions",
+            int,
+            "More directories than this from one split of log are refused: they would be as many small files.",
+            2048,
+            least=1,
+        ),
+        Parameter(
+            "increment",
+            bool,
+            "Of an export that is complete: what came since behind the last message of each log, and all of new brokers.",
+        ),
+        Parameter(
+            "pruned", bool, "Directories that were removed from the export (old days) stay away; else their files are made again."
+        ),
+        Parameter("no_verify", bool, "Do not count the rows once more in log and files."),
+    ),
+    examples=(
+        "/data/broker-a/store --to /data/export",
+        "/data/brokers --to /data/orders --topic Orders --sort queue",
+        "/data/broker-a/store --to /data/export --increment",
+    ),
+    found="a place of the log is no sound message (see _corrupt)",
+    run=run,
+    function=export,
+)

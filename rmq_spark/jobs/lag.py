@@ -23,8 +23,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.known import brokers_of
 from rmq_spark.local import local
@@ -47,14 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-PARAMETERS: Final = (
-    Parameter("max_lag", int, "More messages behind than this, on one queue, are a finding.", least=0),
-    Parameter("max_lag_time", "duration", "A longer lag in time, on one queue, is a finding: 90s, 10m, 2h."),
-    Parameter("now", "time", "Lag in time is measured up to then.  To the queue's newest message by default."),
-)
-EXAMPLES: Final = ("/data/broker-a/store --max-lag 10000", "/data/brokers --max-lag-time 10m --now now")
-LEFT_OUT: Final = RANGE
-FOUND: Final = "a position is out of place, cannot be read or judged, or is behind by more than allowed"
 AHEAD, BELOW, UNKNOWN, GONE, NEVER, BEHIND, DONE = "ahead", "below", "unknown", "gone", "never", "behind", "done"
 STATES: Final = {
     AHEAD: "ahead of the queue's end: messages to come will be skipped",
@@ -91,7 +83,7 @@ def lag(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: max_lag, max_lag_time, now (ms); the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return rows(spark, source_of(paths, rest), given)
 
 
@@ -388,4 +380,20 @@ REPORT: Final = (
     ),
     Shown("groups", "Groups, the worst first", GROUP_COLUMNS, ("lag desc", "brokerName", "group")),
     Shown("queues", "Queues with something left to read", QUEUE_COLUMNS, _WORST_FIRST, "lag", "lag > 0"),
+)
+
+
+JOB: Final = Job(
+    name="lag",
+    line="Measure how far each consumer group is behind its queues.",
+    parameters=(
+        Parameter("max_lag", int, "More messages behind than this, on one queue, are a finding.", least=0),
+        Parameter("max_lag_time", "duration", "A longer lag in time, on one queue, is a finding: 90s, 10m, 2h."),
+        Parameter("now", "time", "Lag in time is measured up to then.  To the queue's newest message by default."),
+    ),
+    examples=("/data/broker-a/store --max-lag 10000", "/data/brokers --max-lag-time 10m --now now"),
+    found="a position is out of place, cannot be read or judged, or is behind by more than allowed",
+    run=run,
+    function=lag,
+    left_out=RANGE,
 )

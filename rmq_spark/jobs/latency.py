@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.shown import span_text
 from rmq_spark import consumption
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.known import brokers_of
 from rmq_spark.measuring import (
@@ -48,14 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS: Final = (
-    Parameter("max_latency", "duration", "Plain messages that were stored later than this after birth are findings: 500ms, 2s."),
-    WINDOW,
-    replace(APPROXIMATE, help="Count latencies from 256 ms on in steps of 0.8 %.  auto: above 64 GiB of log."),
-    Parameter("trace_topic", str, "Where clients sent their message trace.", TRACE_TOPIC, "NAME"),
-)
-EXAMPLES: Final = ("/data/broker-a/store --max-latency 500ms", "/data/brokers --since -1d --html latency.html")
-FOUND: Final = "a plain message took longer than --max-latency"
 PLAIN, DELAYED, TIMED, COMMITTED, RETRIED, DEAD, UNBORN = "plain", "delayed", "timed", "committed", "retried", "dead", "unborn"
 QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
 STEP_BITS: Final = 7
@@ -71,13 +63,13 @@ def latency(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: max_latency, window, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return quantiles(counts(spark, source_of(paths, rest), given, 0), KEY)
 
 
 def consumption_times(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each delivery that was traced: see `rmq_spark.consumption.consumed`."""
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     source = source_of(paths, rest)
     return consumption.consumed(spark, source, consumption.traces(spark, source, given["trace_topic"]))
 
@@ -375,4 +367,25 @@ _CONSUMPTION: Final = (
     "costMsP50",
     "costMsP99",
     "costMsMax",
+)
+
+
+JOB: Final = Job(
+    name="latency",
+    line="Measure from born to stored, and from stored to consumed where there is a trace.",
+    parameters=(
+        Parameter(
+            "max_latency", "duration", "Plain messages that were stored later than this after birth are findings: 500ms, 2s."
+        ),
+        WINDOW,
+        replace(
+            APPROXIMATE,
+            help="Count latencies from 256 ms on in steps: percentiles are up to 0.8 % too small.  auto: above 64 GiB of log.",
+        ),
+        Parameter("trace_topic", str, "Where clients sent their message trace.", TRACE_TOPIC, "NAME"),
+    ),
+    examples=("/data/broker-a/store --max-latency 500ms", "/data/brokers --since -1d --html latency.html"),
+    found="a plain message took longer than --max-latency",
+    run=run,
+    function=latency,
 )

@@ -27,8 +27,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source, loss_waiting
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source, loss_waiting
 from rmq_spark.jobs.loss_blocks import QUEUE
 from rmq_spark.jobs.loss_ledger import BLOCK, BLOCK_BITS, block_of
 from rmq_spark.jobs.loss_match import Matching
@@ -43,21 +43,6 @@ from rmq_spark.tables import tables_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-PARAMETERS: Final = (
-    replace(LEDGER_PARAMETERS[0], is_required=True),
-    *LEDGER_PARAMETERS[1:],
-    Parameter("strict", bool, "A message that the ledger does not have is a finding."),
-    Parameter("no_crc", bool, "Leave out check sums: a damaged body counts as stored."),
-)
-EXAMPLES: Final = (
-    "/data/broker-a/store --ledger sent.jsonl",
-    "/data/brokers --ledger sent.csv --column uniqKey=id --out found",
-)
-LEFT_OUT: Final = RANGE
-HAS_TOPICS_OF_ITS_OWN: Final = True
-"""The ledger's: of a topic that is in no store any more everything is lost."""
-FOUND: Final = "an acknowledged message is not as it should be or cannot be judged, or a position is ahead"
-
 
 NAMES_MAX: Final = 20
 """Of brokers, in a note."""
@@ -71,7 +56,7 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     whose dead letter it is.  Reads the log at once.  options: `ledger` (a path or several), `ledger_format`, `column`, `no_crc`,
     those of the format.  Raises `BadOption`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     with keeping() as keep:
         job = Matching(spark, source_of(paths, rest), given, keep, silent)
         return judge(job, silent)[0].drop("units", "isPlain").unionByName(job.sound())
@@ -224,3 +209,24 @@ def _notes(job: Matching, verdicts: DataFrame, counts: dict[str, int]) -> list[s
     if bare := [one.name for one in job.brokers if not one.hasQueues]:
         notes.append(f"no queue files of {', '.join(bare)}: whether messages there are indexed was not looked at")
     return notes
+
+
+JOB: Final = Job(
+    name="loss",
+    line="Hold a ledger of what was sent against log, queues, committed positions and dead letters.",
+    parameters=(
+        replace(LEDGER_PARAMETERS[0], is_required=True),
+        *LEDGER_PARAMETERS[1:],
+        Parameter("strict", bool, "A message of the ledger's topics that the ledger does not have is a finding, too."),
+        Parameter("no_crc", bool, "Leave out check sums of bodies: faster, and a damaged body counts as stored."),
+    ),
+    examples=(
+        "/data/broker-a/store --ledger sent.jsonl",
+        "/data/brokers --ledger sent.csv --column uniqKey=id --out found",
+    ),
+    found="an acknowledged message is not as it should be or cannot be judged, or a position is ahead",
+    run=run,
+    function=loss,
+    left_out=RANGE,
+    has_topics_of_its_own=True,  # of the ledger: of one that is in no store any more everything is lost
+)

@@ -28,8 +28,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS, read_ledger
 from rmq_spark.measuring import extent, source_of
@@ -71,19 +71,6 @@ REPORT: Final = (
     ),
 )
 
-PARAMETERS: Final = (
-    Parameter("by", str, "Sharding key: property:NAME, or a column.", "property:__SHARDINGKEY", "KEY"),
-    Parameter("sequence", str, "What must not go back: property:NAME, bornTimestamp or ledger:COLUMN.", metavar="WHAT"),
-    replace(LEDGER_PARAMETERS[0], help="File or directory with numbers of unique keys, for ledger:COLUMN.  May be repeated."),
-    *LEDGER_PARAMETERS[1:],
-    Parameter("allow_moves", bool, "A sharding key in several queues is no finding."),
-    Parameter("clock_tolerance", "duration", "How far store times may go back: 5ms, 1s.", "0"),
-)
-EXAMPLES: Final = (
-    "/data/broker-a/store --sequence property:sequence",
-    "/data/brokers --by keys --ledger sent.csv --sequence ledger:n",
-)
-FOUND: Final = "order is broken"
 KEY: Final = ("topic", "key", "brokerName", "queueId")
 """What is in order in the log."""
 
@@ -95,7 +82,7 @@ def order(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     Looks at once which keys have many messages, which reads the log.  options: the parameters, those of the format.
     Raises `BadOption`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     source = source_of(paths, rest)
     return found_in(spark, source, scanned(spark, source, given), given)
 
@@ -242,3 +229,29 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     verdict = verdict or f"clean: {tags.get('keyed', 0)} sharded messages, all in order"
     met = None if tags else 0
     return Outcome("order", verdict, not wrong, figures, tables, plots, notes, {"breaks": found}, met)
+
+
+JOB: Final = Job(
+    name="order",
+    line="Find breaks of order: within a sharding key, in queues, in the log.",
+    parameters=(
+        Parameter("by", str, "Sharding key: property:NAME, or a column.", "property:__SHARDINGKEY", "KEY"),
+        Parameter(
+            "sequence",
+            str,
+            "What must not go back: property:NAME, bornTimestamp or ledger:COLUMN (a number for each unique key).",
+            metavar="WHAT",
+        ),
+        replace(LEDGER_PARAMETERS[0], help="File or directory with numbers of unique keys, for ledger:COLUMN.  May be repeated."),
+        *LEDGER_PARAMETERS[1:],
+        Parameter("allow_moves", bool, "A sharding key in several queues is reported, but no finding."),
+        Parameter("clock_tolerance", "duration", "How far store times may go back: 5ms, 1s.", "0"),
+    ),
+    examples=(
+        "/data/broker-a/store --sequence property:sequence",
+        "/data/brokers --by keys --ledger sent.csv --sequence ledger:n",
+    ),
+    found="order is broken",
+    run=run,
+    function=order,
+)

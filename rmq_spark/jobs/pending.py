@@ -19,8 +19,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.kept import Keep, keeps, nothing
 from rmq_spark.local import local
 from rmq_spark.measuring import small_table, source_of
@@ -75,16 +75,6 @@ REPORT: Final = (
     Shown("late", "Delivered too late", LATE, ("latenessMs desc",), is_finding=True),
 )
 
-PARAMETERS: Final = (
-    Parameter("now", "time", "What counts as now.  By default this machine's time; of a stopped store give when it stopped."),
-    Parameter("max_lateness", "duration", "After which a delayed or timed message is late: 500ms, 3s, 1m.", "3s"),
-    Parameter("max_half_age", "duration", "After which a half message that nobody ended is overdue.", "10m"),
-    Parameter("max_revive_lateness", "duration", "After which a popped message should have been revived.", "1m"),
-)
-EXAMPLES: Final = ("/data/broker-a/store", "/data/stopped/store --now '2026-01-31 12:00' --topic Orders")
-LEFT_OUT: Final = RANGE
-FOUND: Final = "something is overdue, was never delivered, or was delivered late"
-
 
 def pending(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each message that is still to come.
@@ -94,7 +84,7 @@ def pending(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     physicalOffset where it stands; bornTimestamp, storeTimestamp, dueTimestamp; state (waiting; committed: a half message without
     op; undelivered; unknown); overdueMs (negative before it is due); isOverdue.  options: the parameters, those of the format.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     source = source_of(paths, rest)
     refuse_ranges(source, "pending")
     return open_ones(promises(spark, source, progress_of(spark, source))[0], given)
@@ -221,3 +211,20 @@ def _plot(steps: Any, total: int) -> Plot:
         bars.append((name, float(within - before)))
         before = within
     return Plot("Messages to come, by when they are due", [*bars, (LATER, float(total - before))])
+
+
+JOB: Final = Job(
+    name="pending",
+    line="Find messages still to come: delayed, timed, half, popped; and those that came late.",
+    parameters=(
+        Parameter("now", "time", "What counts as now.  By default this machine's time; of a stopped store give when it stopped."),
+        Parameter("max_lateness", "duration", "After which a delayed or timed message is late: 500ms, 3s, 1m.", "3s"),
+        Parameter("max_half_age", "duration", "After which a half message that nobody ended is overdue.", "10m"),
+        Parameter("max_revive_lateness", "duration", "After which a popped message should have been revived.", "1m"),
+    ),
+    examples=("/data/broker-a/store", "/data/stopped/store --now '2026-01-31 12:00' --topic Orders"),
+    found="something is overdue, was never delivered, or was delivered late",
+    run=run,
+    function=pending,
+    left_out=RANGE,
+)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import RANGE, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.jobs.rebuild_rounds import build
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.measuring import WORST, source_of
@@ -36,32 +36,6 @@ if TYPE_CHECKING:
     from rmq_columns.rebuild.runs import Settled
     from rmq_columns.rebuild.work import Made
 
-PARAMETERS: Final = (
-    Parameter(
-        "to",
-        "path",
-        "Where to make them: a new directory or one of an earlier run, shared by executors.",
-        metavar="DIR",
-        is_required=True,
-    ),
-    Parameter("compare", bool, "Hold the store's own queues against them."),
-    Parameter("delay_levels", str, "messageDelayLevel, where no delayed message says it.", metavar="LEVELS"),
-    Parameter("queue_file_bytes", int, "mappedFileSizeConsumeQueue, where no queue file says.", least=20),
-    Parameter(
-        "batch_topic",
-        str,
-        "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
-        metavar="NAME",
-        is_many=True,
-    ),
-    Parameter(
-        "shuffle", bool, "Bring the units of each file together and put it whole: then DIR may be a URI (s3://bucket/queues)."
-    ),
-    Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
-)
-EXAMPLES: Final = ("/data/broker-a/store --to /data/rebuilt", "/data/broker-a/store --to /data/rebuilt --compare")
-LEFT_OUT: Final = RANGE
-FOUND: Final = "the log has damage or gaps, or a queue of the store differs"
 MEANING: Final = {
     "equivalent": "equal but for the addresses of extensions",
     "deleted topic": "of topics that are not in topics.json any more: made, since their messages are in the log",
@@ -79,13 +53,13 @@ def rebuild_queues(spark: SparkSession, paths: Any, **options: Any) -> DataFrame
     offsets that no message has; lives: how often the queue began; breaks: of these, elsewhere than at offset 0; dropped: units of
     earlier lives.  Raises `BadOption`, `StoreError`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return frame_of(spark, build(spark, source_of(paths, rest), given, silent)[1])
 
 
 def comparison(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """Makes the queues; a row for each of them and of the store's own: outcome, units, differentUnits, the first difference."""
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     check_comparable(given)
     return compared(spark, *build(spark, source_of(paths, rest), given, silent))
 
@@ -333,3 +307,47 @@ def _notes(made: Sequence[Made], given: Mapping[str, Any]) -> list[str]:
                 f" that is wrong; as in a broker's own rebuild, {dropped} unit(s) of what stood before were left out"
             )
     return notes
+
+
+JOB: Final = Job(
+    name="rebuild-queues",
+    line="Make the consume queues anew from the log, byte for byte.",
+    parameters=(
+        Parameter(
+            "to",
+            "path",
+            "Where to make them: a new or empty directory, or one of an earlier run.  Driver and executors must share it.",
+            metavar="DIR",
+            is_required=True,
+        ),
+        Parameter("compare", bool, "Hold the store's own queues against them: which differ, and where first."),
+        Parameter(
+            "delay_levels",
+            str,
+            "messageDelayLevel.  By default the store's own delayed messages say, else Java's default counts.",
+            metavar="LEVELS",
+        ),
+        Parameter(
+            "queue_file_bytes",
+            int,
+            "mappedFileSizeConsumeQueue.  By default the store's queue files say, else it is 6000000.",
+            least=20,
+        ),
+        Parameter(
+            "batch_topic",
+            str,
+            "A topic with queue.type=BatchCQ that topics.json does not name.  May be repeated.",
+            metavar="NAME",
+            is_many=True,
+        ),
+        Parameter(
+            "shuffle", bool, "Bring the units of each file together and put it whole: then DIR may be a URI (s3://bucket/queues)."
+        ),
+        Parameter("extensions", bool, "enableConsumeQueueExt was on from the beginning, also where no extensions are left."),
+    ),
+    examples=("/data/broker-a/store --to /data/rebuilt", "/data/broker-a/store --to /data/rebuilt --compare"),
+    found="the log has damage or gaps, or a queue of the store differs",
+    run=run,
+    function=rebuild_queues,
+    left_out=RANGE,
+)

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.jobs.lag import retry_group
 from rmq_spark.jobs.retries_origins import CHAIN, origins_of
 from rmq_spark.kept import Keep, keeps, nothing
@@ -47,9 +47,6 @@ from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TIMER
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-PARAMETERS: Final = (Parameter("fail_on_dead", bool, "Each dead letter is a finding."),)
-EXAMPLES: Final = ("/data/broker-a/store", "/data/brokers --topic Orders --fail-on-dead")
-FOUND: Final = "a retry was never delivered; with --fail-on-dead, there are dead letters"
 DEAD, WAITING, UNDELIVERED, UNREAD = "dead", "waiting", "undelivered", "unread"
 CONSUMED, UNKNOWN = "consumed", "unknown"
 STATES: Final = (DEAD, WAITING, UNDELIVERED, UNREAD, CONSUMED, UNKNOWN)
@@ -65,7 +62,7 @@ def retries(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: those of the format; `topics` are the origins'.  Raises `BadOption`, `CannotRead`.
     """
-    _, rest = arguments_of(PARAMETERS, options)
+    _, rest = JOB.arguments(options)
     return chains(spark, source_of(paths, rest))
 
 
@@ -372,3 +369,14 @@ def report(*, is_dead_wrong: bool, is_any_forgotten: bool) -> tuple[Shown, ...]:
         Shown("givenUp", "Given up after so many retries", (*_GIVEN_UP, "dead", "lastDead"), ("dead desc", *_GIVEN_UP)),
         Shown("chains", "Most retried", _CHAIN, ("retryTimes desc", "brokerName", "group", "uniqKey"), "retries"),
     )
+
+
+JOB: Final = Job(
+    name="retries",
+    line="Trace retried and dead messages back to where they came from.",
+    parameters=(Parameter("fail_on_dead", bool, "Each dead letter is a finding."),),
+    examples=("/data/broker-a/store", "/data/brokers --topic Orders --fail-on-dead"),
+    found="a retry was never delivered; with --fail-on-dead, there are dead letters",
+    run=run,
+    function=retries,
+)

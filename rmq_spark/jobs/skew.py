@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.kept import Keep, keeps
 from rmq_spark.local import local
 from rmq_spark.measuring import (
@@ -41,13 +41,6 @@ from rmq_spark.tables import Shown, table_of, tables_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARAMETERS: Final = (
-    WINDOW,
-    Parameter("max_skew", float, "A topic whose largest queue has more than so many times the mean is a finding.", None, "RATIO"),
-    replace(APPROXIMATE, help="Count keys by hash first.  auto: above 64 GiB of log."),
-)
-EXAMPLES: Final = ("/data/broker-a/store --topic Orders", "/data/brokers --max-skew 3 --html skew.html")
-FOUND: Final = "a topic is more uneven than --max-skew allows"
 TOPIC: Final = ("brokerName", "topic")
 QUEUE: Final = (*TOPIC, "queueId")
 KEY_BUCKETS: Final = 1 << 20
@@ -61,13 +54,13 @@ def skew(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
 
     options: window, max_skew, approximate; the rest are the format's.  Raises `BadOption`, `CannotRead`.
     """
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return by_queue(counts(spark, source_of(paths, rest), given))
 
 
 def hot_keys(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """A row for each key: brokerName, topic, key, messages, bytes; of a large log only those of the heaviest buckets."""
-    given, rest = arguments_of(PARAMETERS, options)
+    given, rest = JOB.arguments(options)
     return keys_of(spark, source_of(paths, rest), given)[0]
 
 
@@ -313,4 +306,24 @@ REPORT: Final = (
         (*TOPIC, "windowMs", "messages", "maxMean", "gini"),
         ("gini desc", *TOPIC, "windowMs"),
     ),
+)
+
+
+JOB: Final = Job(
+    name="skew",
+    line="Find hot queues, hot keys and hot producers.",
+    parameters=(
+        WINDOW,
+        Parameter(
+            "max_skew", float, "A topic whose largest queue has more than so many times the mean is a finding.", None, "RATIO"
+        ),
+        replace(
+            APPROXIMATE,
+            help="Count keys by hash first, and one by one those of the heaviest of 2^20 buckets.  auto: above 64 GiB of log.",
+        ),
+    ),
+    examples=("/data/broker-a/store --topic Orders", "/data/brokers --max-skew 3 --html skew.html"),
+    found="a topic is more uneven than --max-skew allows",
+    run=run,
+    function=skew,
 )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from rmq_cli import spark_job, spark_run
+from rmq_cli import spark_run
 from rmq_cli.spark import command
 from rmq_spark import jobs
 from rmq_spark.arguments import Parameter
@@ -23,9 +23,9 @@ class Seen(NamedTuple):
 
 
 class Job:
-    """Stands for the module of the job `skew`, which is asked without any Spark."""
+    """Stands for the job `skew`, which is asked without any Spark."""
 
-    PARAMETERS: tuple[Parameter, ...] = (
+    parameters: tuple[Parameter, ...] = (
         Parameter("max_ratio", float, "Hottest queue by the mean one.", "4.0", least=1),
         Parameter("names", str, "Some.", metavar="NAME", is_many=True),
         Parameter("kind", str, "Which.", choices=("queue", "key")),
@@ -35,13 +35,15 @@ class Job:
         Parameter("ledger", "path", "A file."),
         Parameter("columns", "names", "Some."),
     )
-    EXAMPLES = ("/data/store --strict",)
-    FOUND = "a queue is hot"
 
     def __init__(self) -> None:
         self.outcome = Outcome("skew", "clean", True)
         self.asked: dict[str, Any] = {}
         self.error: BaseException | None = None
+
+    def declared(self, name: str) -> jobs.Job:
+        """In the place of the job."""
+        return jobs.Job(name, "A line.", self.parameters, ("/data/store --strict",), "a queue is hot", self.run, self.run)
 
     def run(self, _spark: Any, source: jobs.Source, given: dict[str, Any], _progress: Any) -> Outcome:
         self.asked = {"paths": source.paths, "options": source.options, "given": given}
@@ -58,8 +60,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Job:
     def session(*_: object) -> Iterator[None]:
         yield None
 
-    for module in (jobs, spark_job):
-        monkeypatch.setattr(module, "module_of", lambda _name: job)
+    monkeypatch.setattr(jobs.Jobs, "__getitem__", lambda _jobs, name: job.declared(name))
     monkeypatch.setattr(spark_run, "session", session)
     monkeypatch.setattr(spark_run, "topics_of_logs", lambda _spark, _source, _paths, asked: frozenset(asked))
     monkeypatch.setattr(spark_run, "need", lambda: None)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from rmq_cli import spark_run
 from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, CannotRead
+from rmq_spark.jobs import Job, Jobs
 from rmq_spark.outcome import Outcome
 from rmq_spark.writing import check_file, check_free, check_outside
 
@@ -95,12 +96,8 @@ def test_what_was_found_is_reported_when_it_cannot_be_written(
 ) -> None:
     """The disk is full after hours."""
 
-    class Found:
-        PARAMETERS, EXAMPLES, FOUND = (), (), ""
-
-        @staticmethod
-        def run(*_: Any) -> Outcome:
-            return Outcome("skew", "a queue is hot", False)
+    def run(*_: Any) -> Outcome:
+        return Outcome("skew", "a queue is hot", False)
 
     def full(*_: Any, **__: Any) -> None:
         raise CannotRead(str(tmp_path / "out"), -1, "No space left on device")
@@ -114,7 +111,7 @@ def test_what_was_found_is_reported_when_it_cannot_be_written(
     }
     for name, value in stand_ins.items():
         monkeypatch.setattr(spark_run, name, value)
-    monkeypatch.setattr("rmq_cli.spark_job.module_of", lambda _name: Found)
+    monkeypatch.setattr(Jobs, "__getitem__", lambda _jobs, name: Job(name, "", (), (), "", run, run))
     words = ["skew", str(store), "--out", str(tmp_path / "out"), "--html", str(tmp_path / "page.html")]
     for form in ([], ["--json"]):
         seen = CliRunner().invoke(command, [*words, *form])

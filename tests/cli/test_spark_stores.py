@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmq_cli import spark_run
-from rmq_spark.jobs import JOBS, Source, module_of
+from rmq_spark.jobs import JOBS, Source
 from rmq_spark.outcome import Outcome
 from tests.cli.spark_stub import Job, Seen, look, stand_in
 from tests.support.stores import golden_store, spoil
@@ -150,7 +150,7 @@ def test_no_job_starts_spark_for_what_is_no_store(home: Path, job: str) -> None:
     assert not (home / "new").exists()
 
 
-@pytest.mark.parametrize("job", [job for job in JOBS if "topic" not in getattr(module_of(job), "LEFT_OUT", ())])
+@pytest.mark.parametrize("job", [name for name, job in JOBS.items() if "topic" not in job.left_out])
 def test_no_job_starts_spark_for_a_topic_that_no_store_has(home: Path, job: str) -> None:
     """But for `loss`: its ledger may name one of which no store has anything left."""
     words = (job, "store", "other", "--topic", "kinds-5_5_1")

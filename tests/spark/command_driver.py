@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from rmq_spark.jobs import Parameter, Source
+from rmq_spark.arguments import Parameter
+from rmq_spark.jobs import Job, Source
 from rmq_spark.outcome import Figure, Outcome, Unit
 from rmq_spark.session import Progress, watched
 
@@ -58,7 +59,7 @@ def run(spark: Any, source: Source, given: dict[str, Any], progress: Progress) -
 def module() -> types.ModuleType:
     """Stands for `rmq_spark.jobs.skew`."""
     made = types.ModuleType("rmq_spark.jobs.skew")
-    vars(made).update(PARAMETERS=PARAMETERS, EXAMPLES=("PATH",), FOUND="never", run=run)
+    vars(made).update(JOB=Job("skew", "Do as asked.", PARAMETERS, ("PATH",), "never", run, run))
     return made
 
 

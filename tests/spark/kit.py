@@ -9,8 +9,7 @@ from typing import Any
 
 from planted_stores.generate import Wanted, generate
 from planted_stores.plan import Sizes
-from rmq_spark.arguments import arguments_of
-from rmq_spark.jobs import module_of
+from rmq_spark.jobs import JOBS
 from rmq_spark.measuring import source_of
 from rmq_spark.outcome import Outcome
 from rmq_spark.session import silent
@@ -36,10 +35,9 @@ def planted(directory: Path, *kinds: str) -> list[dict[str, Any]]:
 
 def outcome_of(spark: Any, name: str, paths: Any, **options: Any) -> Outcome:
     """A job as the command runs it.  paths: one or several; options: parameters and options of the format."""
-    module = module_of(name)
-    given, rest = arguments_of(module.PARAMETERS, options)
-    outcome = module.run(spark, source_of(paths, rest), given, silent)
-    assert isinstance(outcome, Outcome)
+    job = JOBS[name]
+    given, rest = job.arguments(options)
+    outcome = job.run(spark, source_of(paths, rest), given, silent)
     json.dumps(outcome.as_json())
     return outcome
 

@@ -18,7 +18,7 @@ from rmq_columns import BadOption
 from rmq_columns.read.options import NAMES, parse_options
 from rmq_columns.times_and_sizes import zone_of
 from rmq_spark.arguments import Parameter, arguments_of
-from rmq_spark.jobs import JOBS, Source, function_of, module_of
+from rmq_spark.jobs import JOBS, Source
 from rmq_spark.session import silent
 from rmq_spark.zone import session_zone
 
@@ -178,7 +178,7 @@ def test_the_rest_is_the_format_s_as_texts() -> None:
 
 # The parameters that there are
 
-EVERY = [(job, one) for job in JOBS for one in module_of(job).PARAMETERS]
+EVERY = [(job, one) for job in JOBS for one in JOBS[job].parameters]
 
 
 def test_a_parameter_is_declared_well() -> None:
@@ -202,41 +202,40 @@ def test_a_name_means_one_thing() -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_the_help_of_a_job(job: str) -> None:
     """All parameters with their defaults, examples that the job takes, and nothing wider than a terminal."""
-    command, module = command_of(job), module_of(job)
-    with command.make_context(job, ["somewhere", *needed(module.PARAMETERS)]) as context:
+    command, declared = command_of(job), JOBS[job]
+    with command.make_context(job, ["somewhere", *needed(declared.parameters)]) as context:
         context.terminal_width = context.max_content_width = 80
         shown = command.get_help(context)
     assert max(map(len, shown.splitlines())) <= 80
     words = " ".join(shown.split())
-    for one in module.PARAMETERS:
+    for one in declared.parameters:
         assert option_of(one.name) in words
         if one.default is not None:
             assert f"[default: {one.default}]" in words
-    for line in module.EXAMPLES:
+    for line in declared.examples:
         assert f"rmq spark {job} {line}" in shown
-    assert f"1 {module.FOUND};" in words
+    assert f"1 {declared.found};" in words
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_what_a_job_leaves_out_it_refuses_as_an_option_of_the_format_too(job: str, tmp_path: Path) -> None:
     """An option that changes nothing would be believed."""
     pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
-    module = module_of(job)
-    left_out = getattr(module, "LEFT_OUT", ())
+    declared = JOBS[job]
     names = {one.name for one in command_of(job).params}
-    assert names & {one.name for one in COMMON} == {one.name for one in COMMON} - set(left_out)
+    assert names & {one.name for one in COMMON} == {one.name for one in COMMON} - set(declared.left_out)
     (tmp_path / "commitlog").mkdir()
-    must = {one.name: str(tmp_path / "x") for one in module.PARAMETERS if one.is_required}
-    given, _ = arguments_of(module.PARAMETERS, must)
-    for name in left_out:
+    must = {one.name: str(tmp_path / "x") for one in declared.parameters if one.is_required}
+    given, _ = declared.arguments(must)
+    for name in declared.left_out:
         with pytest.raises(BadOption, match=r"[Tt]imestamp|topics"):
-            module.run(MagicMock(), Source((str(tmp_path),), {spark_run.NAMES[name]: "1"}), given, silent)
+            declared.run(MagicMock(), Source((str(tmp_path),), {spark_run.NAMES[name]: "1"}), given, silent)
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_the_function_of_a_job_takes_the_same_and_complains_before_it_reads(job: str) -> None:
     with pytest.raises(BadOption, match=r"no option max_lgg; (did you mean|there are)"):
-        function_of(job)(MagicMock(), "/nowhere", max_lgg=1)
+        JOBS[job].function(MagicMock(), "/nowhere", max_lgg=1)
 
 
 def needed(parameters: tuple[Parameter, ...]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption
-from rmq_spark.jobs import module_of
+from rmq_spark.jobs import JOBS
 from rmq_spark.outcome import Outcome
 from tests.spark.kit import outcome_of
 from tests.support import plants_log, plants_queues
@@ -109,7 +109,7 @@ def test_parts_left_out_and_the_function(spark: Any, tmp_path: Path) -> None:
     assert {row["code"] for row in rows(run(spark, subject.root))} == {"log-body-crc", "queue-tags-code"}
     log_only = run(spark, subject.root, no_queues=True, no_index=True)
     assert {row["code"] for row in rows(log_only)} == {"log-body-crc"}
-    found = module_of("audit").audit(spark, subject.root, no_crc=True, splitBytes=1500)
+    found = JOBS["audit"].function(spark, subject.root, no_crc=True, splitBytes=1500)
     assert [row.code for row in found.collect()] == ["queue-tags-code"]
     assert found.columns[:6] == ["brokerName", "file", "byte", "severity", "code", "what"]
 

@@ -15,7 +15,6 @@ from rmq_columns import read_store
 from rmq_columns.export.manifest import CannotExport, entries_of
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_store
-from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source
 from rmq_spark.reasons import reason_of
 from tests.spark.cluster import own_environment
@@ -29,14 +28,14 @@ DRIVER = """
 import json, os, sys
 from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import Source
-from rmq_spark.jobs.export import PARAMETERS, write
+from rmq_spark.jobs.export import JOB, write
 from rmq_spark.session import make_session, silent
 from tests.spark.exporting import dying
 master, store, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 spark = make_session(master, {"spark.local.dir": sys.argv[4]})
 for to, step, split, mark, kill in calls:
     with dying(step, split, mark, kill or str(os.getpid())):
-        write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), arguments_of(PARAMETERS, {"to": to})[0], silent)
+        write(spark, Source((store,), {"splitBytes": "FILE_BYTES"}), JOB.arguments({"to": to})[0], silent)
     print("whole", to)
 spark.stop()
 """.replace("FILE_BYTES", str(FILE_BYTES))
@@ -96,12 +95,12 @@ def test_spark_and_duckdb_read_it(spark: Any, tmp_path: Path) -> None:
 
 def test_the_job(spark: Any, tmp_path: Path) -> None:
     """What it says of a clean store, of one that is there already, and of damage."""
-    from rmq_spark.jobs.export import PARAMETERS, run
+    from rmq_spark.jobs.export import JOB, run
 
     log = log_of_days(tmp_path / "broker-a")
     source = Source((str(log.root),), {"splitBytes": str(FILE_BYTES)})
     reported: list[tuple[str, int, int]] = []
-    given, _ = arguments_of(PARAMETERS, {"to": tmp_path / "out"})
+    given, _ = JOB.arguments({"to": tmp_path / "out"})
     first = run(spark, source, given, lambda *step: reported.append(step))
     figures = {one.name: one.value for one in first.figures}
     assert first.is_clean

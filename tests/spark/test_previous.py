@@ -6,7 +6,7 @@ import random
 from statistics import median
 from typing import Any
 
-from tests.spark.test_uneven import EVEN, TIMES_MAX
+from tests.spark.uneven import EVEN, TIMES_MAX
 
 
 def test_as_a_plain_window(spark: Any) -> None:

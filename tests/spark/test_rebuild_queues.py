@@ -20,7 +20,6 @@ pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from planted_stores.generate import Wanted, generate
 from planted_stores.plan import Sizes
 from rmq_columns import BadOption, CannotRead
-from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import rebuild_queues as job
 from rmq_spark.jobs import rebuild_rounds
 from rmq_spark.session import silent
@@ -29,7 +28,7 @@ SPLIT = {"splitBytes": "20000"}
 
 
 def given(to: Path | str, **more: Any) -> dict[str, Any]:
-    return arguments_of(job.PARAMETERS, {"to": to, **more})[0]
+    return job.JOB.arguments({"to": to, **more})[0]
 
 
 SHUFFLE = "shuffle"

@@ -11,7 +11,6 @@ import pytest
 from planted_stores.generate import Made, Wanted, generate
 from planted_stores.plan import Sizes
 from rmq_columns import read_store
-from rmq_spark.arguments import arguments_of
 from rmq_spark.jobs import skew as job
 from rmq_spark.jobs.skew import gini, queue_counts, summed
 from rmq_spark.measuring import source_of
@@ -107,7 +106,7 @@ def test_hot_keys_survive_the_buckets(spark: Any, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(job, "BUCKETS_KEPT", 8)
     store = made(tmp_path, **{"duplicate-key": 6}).store
     expected = keys_plainly(rows_of(store))
-    found, missed = job.keys_of(spark, source_of(store, {}), arguments_of(job.PARAMETERS, {"approximate": "yes"})[0])
+    found, missed = job.keys_of(spark, source_of(store, {}), job.JOB.arguments({"approximate": "yes"})[0])
     kept = {(row["topic"], row["key"]): (row["messages"], row["bytes"]) for row in found.collect()}
     assert 0 < len(kept) < len(expected)
     assert kept.items() <= expected.items()

@@ -10,13 +10,10 @@ import pytest
 
 from tests.spark import traffic
 from tests.spark.cluster import needs_spark
-from tests.spark.uneven import busy, write_uneven
+from tests.spark.uneven import EVEN, TIMES_MAX, busy, write_uneven
 
-EVEN: Final = {"spark.sql.shuffle.partitions": "8", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
-"""Spark would give so few rows to one task."""
 RECORDS_MIN: Final = 5000
 """Of a stage that says something."""
-TIMES_MAX: Final = 3
 Cases = dict[str, tuple[str, dict[str, Any]]]
 BY_DAY: Final[Cases] = {
     "duplicates": ("duplicates", {}),

@@ -13,6 +13,10 @@ from rmq_columns.decode.dtypes import QUEUE_UNIT
 from rmq_wire.message import pack_blank, pack_unit
 from tests.support.logs import BLANK_BYTES, HOST
 
+EVEN: Final = {"spark.sql.shuffle.partitions": "8", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+"""Spark would give so few rows to one task."""
+TIMES_MAX: Final = 3
+"""The median's records."""
 MESSAGES: Final = 30_000
 FILE_BYTES: Final = 2 << 20
 QUEUE_FILE_UNITS: Final = 20_000
