@@ -55,8 +55,7 @@ class PropertyFilter(asked.UnitFilter):
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
-        self.rows_max = max(min(ROWS_MAX, STEPS_MAX // max(selector.steps, 1)), 1)
-        self.units_max = max(min(asked.UNITS_MAX, SEARCHES_MAX // max(len(selector.names), 1)), 1)
+        self.rows_max, self.units_max = _limits(selector.steps, len(selector.names))
 
     def keep(self) -> None:
         """Who waited with it is served again: it need not be read once more."""
@@ -182,6 +181,13 @@ def _of_pull(expression: str, expression_type: str) -> PropertyFilter | None:
 def low_half(tags_code: int) -> int:
     """What is compared of a queue unit's 64-bit tag code: the low 32 bits, signed (`Long.intValue`)."""
     return (tags_code + _INT_SIGN & _INT_MASK) - _INT_SIGN
+
+
+@lru_cache(maxsize=1024)
+def _limits(steps: int, names_count: int) -> tuple[int, int]:
+    """`rows_max` and `units_max` of a selector with so many expressions and properties."""
+    rows_max = max(min(ROWS_MAX, STEPS_MAX // max(steps, 1)), 1)
+    return rows_max, max(min(asked.UNITS_MAX, SEARCHES_MAX // max(names_count, 1)), 1)
 
 
 @lru_cache(maxsize=1024)

@@ -25,6 +25,8 @@ class Arrived(NamedTuple):
 class GetStatus(Enum):
     """Outcome of reading a queue (Java: `GetMessageStatus`)."""
 
+    __hash__ = object.__hash__  # Enum's takes a call of Python
+
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"

@@ -57,16 +57,17 @@ class Columns:
         Nothing, when it is not known what they say of the first one.
         """
         number, at = divmod(offset, BLOCK_UNITS)
-        first = -1
+        end = at + count
+        said: bytes | bytearray = b""
         for values, by_number in verdicts:
-            block = self._blocks.get((queue, values, number))
-            first &= LOOK if block is None else by_number[block[at]]
-        if first == LOOK:
-            return b""
-        [said, *others] = [self._numbers(queue, values, offset, count).translate(by_number) for values, by_number in verdicts]
-        for other in others:
-            said = both(said, other)
-        return bytes(said)
+            if end > BLOCK_UNITS:
+                numbers = self._numbers(queue, values, offset, count)
+            else:
+                block = self._known((queue, values, number))
+                numbers = block[at:end] if block is not None else bytes(count)
+            known = numbers.translate(by_number)
+            said = both(said, known) if said else known
+        return b"" if said[0] == LOOK else bytes(said)
 
     def _numbers(self, queue: ConsumeQueue, values: SeenValues, offset: int, count: int) -> bytes | bytearray:
         """Of the values of messages, 0 where it is not known."""

@@ -6,8 +6,9 @@ and within the limits) is decided on the sums of its queue units; every other go
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from operator import add, lt
+from collections.abc import Iterable, Sequence
+from itertools import compress, count, islice
+from operator import add
 from typing import Final
 
 from rmq_store.disk.disk import Buffer
@@ -21,13 +22,13 @@ from rmq_store.queues.search import first_from, first_kept
 from rmq_store.read import batch_pull
 from rmq_store.read.asked import Asked, Limits, UnitFilter
 from rmq_store.read.columns import Columns
+from rmq_store.read.entries import Entries
 from rmq_store.read.selection import Selection
 from rmq_store.results import GetStatus, Read
 from rmq_store.settings import MEBIBYTE, StoreSettings
 from rmq_store.statistics import StoreStatistics
 from rmq_wire.layout.consume_queue import EXT_ADDRESS_LAST
-from rmq_wire.layout.flat import Packed
-from rmq_wire.property_values import LOOK
+from rmq_wire.property_values import LOOK, WANTED
 from rmq_wire.store_names import offset_of
 
 PULL_BYTES_MIN: Final = 100
@@ -40,6 +41,8 @@ PIECE_UNITS_MIN: Final = 8
 """Also where less is not known: each piece costs as much as looking at so many."""
 PIECES_MAX: Final = 16
 """Of one read; a filter that may be asked about few units gets small ones."""
+REMEMBERED_UNITS: Final = 160
+"""What selects a fifth of them fills a pull."""
 BLOCK_UNITS: Final = 32
 _TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _LOOK: Final = bytes([LOOK])
@@ -60,8 +63,7 @@ class QueueReader:
         self._file_bytes = settings.mapped_file_size_commit_log
         self._limits = Limits(settings)
         self.columns = Columns()
-        self._structs: dict[int, Packed] = {}
-        """by number of units; a pull has 32 at most, and a filter looks at 256"""
+        self._entries = Entries()
 
     def read(
         self,
@@ -95,8 +97,10 @@ class QueueReader:
         try:
             if isinstance(queue, BatchConsumeQueue):
                 return self._batches(queue, asked)
-            if matches is not None and accepts is None and (selected := self._selected(queue, asked, matches)) is not None:
-                return selected
+            if matches is not None and accepts is None:
+                selected = self._remembered(queue, asked, matches) or self._selected(queue, asked, matches)
+                if selected is not None:
+                    return selected
             return self._one_by_one(queue, asked, queue.max_offset)
         except FileNotFoundError as gone:
             return self._round_gap(queue, asked, gone)
@@ -130,11 +134,10 @@ class QueueReader:
     def _all_of(self, queue: ConsumeQueue, offset: int, max_count: int, limit: int) -> Read | None:
         """The next `max_count` messages when nothing can stand in their way, else None."""
         bytes_max, count_max = self._limits.memory
-        count = min(max_count, count_max, queue.max_offset - offset, queue.units_to_file_end(offset))
-        if count <= 0:
+        if (count := min(max_count, count_max, queue.max_offset - offset)) <= 0:
             return None
-        numbers = self._unpack(queue.read(offset, count), count)
-        positions, sizes = numbers[0::2], numbers[1::2]
+        positions, sizes, ascend = self._entries.places(queue, offset, count)
+        count = len(sizes)
         first = positions[0]
         size = sum(sizes)
         log = self._log
@@ -145,33 +148,63 @@ class QueueReader:
             or end > written
             or size > bytes_max
             or size > limit
-            or min(sizes) <= 0
             or written - first > self._limits.memory_bytes
-            or min(positions) != first
-            or max(positions) != positions[-1]
+            or not ascend  # entries over a gap lead to one message (queue_repair.bridge)
         ):
             return None
-        if size >= end - first and len(set(positions)) < count:
-            return None  # entries over a gap lead to one message (queue_repair.bridge); other queues' messages are in between
+        if (chunks := self._views(positions, sizes, size)) is None:
+            return None
+        return self._found(queue, offset + count, chunks, count, size)
+
+    def _views(self, positions: Sequence[int], sizes: Sequence[int], size: int) -> list[Buffer] | None:
+        """Of messages that ascend in the log, of together `size` bytes; None when they are not there. Raises Cold."""
+        first, end = positions[0], positions[-1] + sizes[-1]
         base = first - first % self._file_bytes
         if end > base + self._file_bytes or not self._reader.is_hot(first, end):
             chunks = self._chunks(zip(positions, sizes, strict=True))
-            if sum(map(len, chunks)) != size:
-                return None
-        else:
-            log_map = self._reader.map_of(base)
-            if end - base > len(log_map):
-                return None
-            if end - first == size:
-                chunks = [log_map[first - base : end - base]]
-            elif base:
-                chunks = [log_map[at - base : at - base + size] for at, size in zip(positions, sizes, strict=True)]
-            else:
-                chunks = [log_map[at : at + size] for at, size in zip(positions, sizes, strict=True)]
+            return chunks if sum(map(len, chunks)) == size else None
+        log_map = self._reader.map_of(base)
+        if end - base > len(log_map):
+            return None
+        if end - first == size:
+            return [log_map[first - base : end - base]]
+        if base:
+            return [log_map[at - base : at - base + size] for at, size in zip(positions, sizes, strict=True)]
+        return [log_map[at : at + size] for at, size in zip(positions, sizes, strict=True)]
+
+    def _found(self, queue: ConsumeQueue, next_offset: int, chunks: list[Buffer], count: int, size: int) -> Read:
         statistics = self._statistics
         statistics.get_found_times += 1
         statistics.transferred_messages += count
-        return Read(GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, chunks, count, size, False)
+        return Read(GetStatus.FOUND, next_offset, queue.min_offset, queue.max_offset, chunks, count, size, False)
+
+    def _remembered(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
+        """A full pull of what a filter selects, where its choice is remembered and nothing can stand in the way, else None."""
+        if not (verdicts := matches.value_verdicts()):
+            return None
+        limits, log = self._limits, self._log
+        offset, count_max = asked.offset, min(asked.max_count, limits.memory[1])
+        units = min(REMEMBERED_UNITS, queue.max_offset - offset, limits.scan_units(asked, UNIT_BYTES))
+        said = self.columns.say(queue, offset, units, verdicts)
+        if not 0 < count_max <= said.count(WANTED):
+            return None
+        passed: int = next(islice(compress(count(1), said), count_max - 1, None))
+        said = said[:passed]
+        if LOOK in said:
+            return None
+        places = self._entries.places(queue, offset, passed)
+        if len(places.sizes) < passed or not places.ascend or places.positions[0] < log.min_offset:
+            return None
+        positions, sizes = [*compress(places.positions, said)], [*compress(places.sizes, said)]
+        size, written = sum(sizes), log.written_offset
+        if (
+            places.positions[0] < written - limits.memory_bytes
+            or positions[-1] + sizes[-1] > written
+            or size + max(places.sizes) > min(limits.memory[0], asked.max_bytes)
+            or (chunks := self._views(positions, sizes, size)) is None
+        ):
+            return None
+        return self._found(queue, offset + passed, chunks, count_max, size)
 
     def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
         """What a filter of units selects when nothing else can stand in the way, else None. Raises Cold."""
@@ -204,12 +237,10 @@ class QueueReader:
             count = min(count, left)
             if said:
                 count = min(count, max(count - len(said[:count].lstrip(_LOOK)), PIECE_UNITS_MIN))
-            numbers = self._unpack(queue.read(offset, count), count)
-            positions, sizes = numbers[0::2], numbers[1::2]
+            positions, sizes, ascend = self._entries.places(queue, offset, count)
             if (
-                positions[0] < floor
-                or min(sizes) <= 0
-                or not all(map(lt, positions, positions[1:]))
+                not ascend
+                or positions[0] < floor
                 or (positions[-1] + (biggest := max(sizes)) > written and max(map(add, positions, sizes)) > written)
             ):
                 return None
@@ -234,12 +265,6 @@ class QueueReader:
         units, met = selection.take_met()
         if met:
             self.columns.keep(queue, end - units, met)
-
-    def _unpack(self, data: bytes, count: int) -> tuple[int, ...]:
-        packed = self._structs.get(count)
-        if packed is None:
-            packed = self._structs[count] = QUEUE_UNITS.rows(count, "physical_offset", "size")
-        return packed.unpack(data)
 
     def _one_by_one(self, queue: ConsumeQueue, asked: Asked, end: int) -> Read:
         """As the reference's loop goes; it stays within one queue file, and before the offset `end`."""

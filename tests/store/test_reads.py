@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from rmq_store.errors import Cold
 from rmq_store.log.draft import Draft
+from rmq_store.read import entries
 from rmq_store.read.asked import UnitFilter
 from rmq_store.results import Boundary, GetStatus, Read
 from rmq_store.store import Store
@@ -135,7 +137,8 @@ def test_pulls_as_the_reference(data: st.DataObject) -> None:
     matches: OddBodies | None = None
     if odd:
         matches = OddBodies()
-    read = rig.store.read_queue("TopicA", 0, case.offset, case.wanted, case.max_bytes, accepts, matches)
+    with mock.patch.multiple(entries, BLOCK_UNITS=data.draw(st.sampled_from([5, 256])), UNITS_WORTH=1):
+        read = rig.store.read_queue("TopicA", 0, case.offset, case.wanted, case.max_bytes, accepts, matches)
     numbers = [number_of(unit.body) for unit in units_of(read.chunks)]
     expected = model(case, rig, (lambda number: number % 2 == 1) if odd else None)
     assert (read.status.value, read.next_offset, numbers) == expected

@@ -264,7 +264,7 @@ def test_windows_of_values_that_grow_have_a_limit() -> None:
 def test_a_long_name_is_not_kept_with_each_answer() -> None:
     """Of the 16,384 characters of a selector one name may be nearly all."""
     name = b"n" * 16_000
-    for text in ("%s = '1'", "%s = '1' AND b IS NULL"):
+    for text in ("%s = '1'", "%s = '1' AND unmet IS NULL"):
         selector = Selector(text % name.decode())
         units = [unit(name + b"\x01%d\x02" % number) for number in range(100)]
         assert selected(selector, units) == ([1], False)
