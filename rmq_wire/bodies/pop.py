@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
@@ -201,13 +200,14 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
 
 _DECODERS: Final[dict[type[Body], Callable[[bytes | bytearray | memoryview], Any]]] = {}
 """Of those with long names."""
+_NAMES: Final[dict[type[Body], dict[str, str]]] = {}
+"""Of the same: every name of a member to the short one."""
 
 
 class _LongNames(Body, forbid_unknown_fields=True):
     """A body whose members have a second name each.  One that has none but the first ones is read at once: they do not nest."""
 
     long_names: ClassVar[Mapping[str, str]] = {}
-    long_form: ClassVar[re.Pattern[bytes]] = re.compile(rb"(?!)")
 
     @classmethod
     def read(cls, body: bytes | bytearray | memoryview) -> Self:
@@ -223,22 +223,21 @@ class _LongNames(Body, forbid_unknown_fields=True):
 
     @classmethod
     def _read_otherwise(cls, text: bytes) -> Self:
-        if cls.long_form.search(text) is None:
-            return super().read(text)
+        """One that has long names, members that nobody knows, or values that are spelled otherwise."""
         if fastjson.nests_deeper(text, fastjson.DEPTH_MAX):
             raise BadBody(f"{cls.__name__}: JSON of more than {fastjson.DEPTH_MAX} levels")
         return cls.from_plain(cls.short(fastjson.loads(text)), LENIENT_VALUES_MAX)
 
     @classmethod
     def short(cls, value: Any) -> Any:
-        """Parsed JSON with its members under their short names."""
+        """Parsed JSON with its members under their short names, those that nobody knows left out."""
         if not isinstance(value, dict):
             return value
-        return {cls.long_names.get(name, name): item for name, item in value.items()}
-
-
-def _long_form(long_names: Mapping[str, str]) -> re.Pattern[bytes]:
-    return re.compile(b'"(?:' + "|".join(long_names).encode() + b')"')
+        names = _NAMES.get(cls)
+        if names is None:
+            own = {name: name for name in cls.__struct_encode_fields__}
+            names = _NAMES[cls] = {**own, **cls.long_names}
+        return {names[name]: item for name, item in value.items() if name in names}
 
 
 _ACK_NAMES: Final = {
@@ -257,7 +256,6 @@ class AckMsg(_LongNames, kw_only=False, rename=None):
     """The message at `ack_offset` is done, handed out by the pop that began at `start_offset` at `pop_time`."""
 
     long_names = _ACK_NAMES
-    long_form = _long_form(_ACK_NAMES)
     ack_offset: I64 = field(name="ao", default=0)
     start_offset: I64 = field(name="so", default=0)
     group: str | None = field(name="c", default=None)
@@ -327,16 +325,16 @@ class BatchAck(_LongNames, rename=None):
 class BatchAckMessageRequestBody(_LongNames):
     """Request 200151."""
 
-    long_form = re.compile(_long_form(_BATCH_NAMES).pattern)
     broker_name: str | None = None
     acks: list[BatchAck] | None = None
 
     @classmethod
     def short(cls, value: Any) -> Any:
         """The same of every acknowledgement."""
-        if isinstance(value, dict) and isinstance(value.get("acks"), list):
-            return {**value, "acks": [BatchAck.short(one) for one in value["acks"]]}
-        return value
+        found = super().short(value)
+        if isinstance(found, dict) and isinstance(found.get("acks"), list):
+            found["acks"] = [BatchAck.short(one) for one in found["acks"]]
+        return found
 
 
 _KNOWN_CHARACTERS_MAX: Final = 16

@@ -367,6 +367,18 @@ def test_members_that_nobody_knows_are_passed_over() -> None:
     read = BatchAckMessageRequestBody.read(b'{"acks":[{"c":"g","so":"7","else":[{}]}],"brokerName":"b","else":{"acks":[]}}')
     assert (read.broker_name, read.acks) == ("b", [BatchAck(group="g", start_offset=7)])
     assert AckMsg.read(b'{"ao":3,"else":null,"t":"T"}') == AckMsg(ack_offset=3, topic="T")
+    assert AckMsg.read(b'{"ackOffset":3,"else":null,"topic":"T"}') == AckMsg(ack_offset=3, topic="T")
+
+
+@pytest.mark.parametrize("group", ["c", "consumerGroup"])
+@pytest.mark.parametrize("more", [{}, {"else": {"acks": [1]}}], ids=["known", "unknown"])
+def test_a_batch_of_thousands(group: str, more: dict[str, Any]) -> None:
+    """As large as the request's body may be: what is spelled right is not looked at value by value, whatever stands beside it."""
+    said = {"acks": [{group: "g", "b": "AQ==", "pt": at, "q": 0, "r": "0", "so": at, "t": "t", **more} for at in range(3_000)]}
+    read = BatchAckMessageRequestBody.read(json.dumps({**said, **more}).encode())
+    assert read.acks == [
+        BatchAck(group="g", bits="AQ==", pop_time=at, retry="0", start_offset=at, topic="t") for at in range(3_000)
+    ]
 
 
 @given(st.integers(-5, 1 << 40) | st.integers(95, 12_000), st.integers(0, 250))
