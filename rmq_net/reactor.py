@@ -119,9 +119,9 @@ class Reactor:
 
     # Passing
 
-    def poll(self) -> list[tuple[int, int]]:
-        """What is ready now."""
-        return self.poller.poll(0, self.tuning.events_max)
+    def poll(self, timeout_s: float = 0) -> list[tuple[int, int]]:
+        """What is ready now, or becomes ready within so long."""
+        return self.poller.poll(timeout_s, self.tuning.events_max)
 
     def turn(self, events: Sequence[tuple[int, int]]) -> None:
         """One pass over ready sockets: receive, turn, send, settle, send."""

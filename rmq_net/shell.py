@@ -26,6 +26,37 @@ BACKLOG = 1024
 """Connections that wait to be accepted, as Java's serverSocketBacklog."""
 
 
+BRIEF_S = 0.001
+"""After an answer: who has it often asks again at once, and a wait for it through trio costs twice what a small request does."""
+OTHERS_NS = 1_000_000
+"""Other tasks of trio's have a turn after so long at the latest, while there is always something to do here."""
+MISSES_MAX = 1_023
+
+
+class Patience:
+    """Whether to wait briefly after an answer, with trio's other tasks waiting too: only while that brings something.
+
+    Each time it brought nothing, twice as many chances are passed over; so who asks at leisure, or from another task of trio's,
+    costs nothing of it.
+    """
+
+    def __init__(self) -> None:
+        self._misses = 0
+        self._passes = 0
+
+    def waits(self, deadline_ms: int | None, now_ns: int) -> bool:
+        """Now?  Not when something is due within the time, for a wait in the kernel counts in whole milliseconds."""
+        if self._passes:
+            self._passes -= 1
+            return False
+        return deadline_ms is None or deadline_ms * 1_000_000 - now_ns > 2 * BRIEF_S * 1_000_000_000
+
+    def waited(self, found: bool) -> None:
+        """What it brought."""
+        self._misses = 0 if found else min(2 * self._misses + 1, MISSES_MAX)
+        self._passes = self._misses
+
+
 class Shell:
     """Serves one service on any number of listening sockets.  `serve` runs until `stop`, or until it is cancelled."""
 
@@ -41,6 +72,7 @@ class Shell:
         for sock, name in listeners:
             self._reactor.listen(sock, name)
         self._scope: trio.CancelScope | None = None
+        self._patience = Patience()
 
     def stop(self) -> None:
         """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
@@ -63,23 +95,31 @@ class Shell:
 
     async def _serve_until(self, scope: trio.CancelScope) -> None:
         """Serve until the armed deadline has passed (the scope ends the wait) or the reactor has stopped."""
-        reactor = self._reactor
+        reactor, patience = self._reactor, self._patience
         armed_ms: float = math.inf
-        checkpoint, wait_readable = trio.lowlevel.checkpoint, trio.lowlevel.wait_readable
+        checkpoint, wait_readable, now_ns = trio.lowlevel.checkpoint, trio.lowlevel.wait_readable, time.monotonic_ns
         fd = self._epoll.fileno()
         events = reactor.poll()
+        others_ns = now_ns()
         while not reactor.stopped:
             if events or reactor.due():
                 reactor.turn(events)
                 events = reactor.poll()
+                if not events and not reactor.stopped and patience.waits(reactor.next_deadline(), now_ns()):
+                    events = reactor.poll(BRIEF_S)
+                    patience.waited(bool(events))
                 if events or reactor.due():
-                    await checkpoint()
+                    now = now_ns()
+                    if now - others_ns >= OTHERS_NS:
+                        await checkpoint()
+                        others_ns = now
                     continue
             deadline_ms = reactor.next_deadline()
             if deadline_ms is not None and deadline_ms < armed_ms:
                 armed_ms = deadline_ms
                 scope.deadline = trio.current_time() + (deadline_ms - time.monotonic_ns() / 1e6) / 1e3
             await wait_readable(fd)
+            others_ns = now_ns()
             events = reactor.poll()
 
     def wake(self) -> None:

@@ -21,7 +21,7 @@ from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
 from rmq_net.connection import ConnectionLost
 from rmq_net.reactor import Tuning
-from rmq_net.shell import Shell, bind, bound_to
+from rmq_net.shell import Patience, Shell, bind, bound_to
 from rmq_net.streams import StreamShell
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import encode_request
@@ -410,3 +410,43 @@ async def test_two_thousand_idle_connections(shell_class: AnyShell) -> None:
             sock.close()
         await it.peers(1)
         assert (await busy.ask(where(3))).code == 0
+
+
+def test_a_brief_wait_is_only_for_who_asks_again_at_once() -> None:
+    """Each one in vain passes twice as many chances over; one that brings something begins anew."""
+    patience, now_ns, waits = Patience(), 5_000_000, []
+    for chance in range(5_000):
+        if patience.waits(None, now_ns):
+            patience.waited(False)
+            waits.append(chance)
+    assert waits == [0, 2, 6, 14, 30, 62, 126, 254, 510, 1_022, 2_046, 3_070, 4_094]
+    while not patience.waits(None, now_ns):
+        pass
+    patience.waited(True)
+    assert all(patience.waits(None, now_ns) for _ in range(10))
+    assert [patience.waits(deadline_ms, now_ns) for deadline_ms in (0, 5, 6, 7, 8)] == [False, False, False, False, True]
+
+
+async def test_other_tasks_have_their_turns_while_somebody_asks_again_and_again() -> None:
+    """From a thread, at once after each answer, so that the shell finds something whenever it looks."""
+    async with running(Shell) as it:
+        turns = 0
+
+        def ask(count: int) -> None:
+            with socket.create_connection(("127.0.0.1", it.ports["main"])) as sock:
+                for number in range(count):
+                    asked = where(number)
+                    sock.sendall(encode_request(asked.code, asked, opaque=number))
+                    assert sock.recv(1 << 16)
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_turns)
+            await trio.to_thread.run_sync(ask, 2_000)
+            nursery.cancel_scope.cancel()
+        assert turns > 10
