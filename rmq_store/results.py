@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from rmq_store.disk.disk import Buffer
 
 
@@ -39,7 +41,7 @@ class GetStatus(Enum):
     OFFSET_RESET = "OFFSET_RESET"
 
 
-class Read(NamedTuple):
+class Read(Struct, gc=False):
     """What a pull gets."""
 
     status: GetStatus

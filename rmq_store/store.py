@@ -201,7 +201,7 @@ class Store(Reading):
         self._flusher.last_store_timestamp = staged[-1].store_timestamp
         statistics = self.statistics
         statistics.put_times += len(staged)
-        statistics.put_bytes += sum([one.size for one in staged])
+        statistics.put_bytes += staged[0].size if len(staged) == 1 else sum([one.size for one in staged])
 
     # --- dispatch
 

@@ -35,6 +35,7 @@ __all__ = [
     "StoredMessage",
     "pack_unit",
     "read_unit",
+    "unit_parts",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -52,6 +53,7 @@ _HOST_BITS: Final = BORN_V6 | STORE_V6
 _FIXED: Final[dict[int, Packed]] = {bits: layout.packed for bits, layout in FIXED.items()}
 _SIZING_V4: Final = FIXED[0].rows(1, "magic", "sys_flag", "body_size")
 _PLACING: Final = FIXED[0].rows(1, "total_size", "queue_offset")
+_PARTS_V4: Final = FIXED[0].rows(1, "total_size", "magic", "queue_offset", "sys_flag", "born_timestamp", "body_size").unpack_from
 _FIXED_V4_SIZE: Final = FIXED[0].size
 TOPIC_LENGTHS: Final = {MAGIC_V1: length_of(TOPIC_V1), MAGIC_V2: length_of(TOPIC_V2)}
 """Magic -> how the topic's length is written."""
@@ -185,6 +187,29 @@ def read_unit(log: Buffer, at: int = 0) -> StoredMessage:
         raise BadRecord(f"unit at {at}: its fields end after {end - at} bytes, it says {fields[0]}")
     parts = (*fields[:-1], log[body_at:body_end], bytes(log[topic_at:topic_end]), bytes(log[properties_at:end]))
     return _as_tuple(StoredMessage, parts)
+
+
+def unit_parts(log: Buffer, at: int) -> tuple[int, int, int, Buffer, bytes]:
+    """Of the unit that begins at this byte where it ends, its queue offset, its born time, body and properties.
+
+    Less than `read_unit`, and in less time for the usual one; raises what that does.
+    """
+    try:
+        total_size, magic, queue_offset, sys_flag, born_timestamp, body_size = _PARTS_V4(log, at)
+        if magic == MAGIC_V1 and body_size >= 0 and not sys_flag & _HOST_BITS:
+            body_at = at + _V4_SIZE
+            body_end = body_at + body_size
+            [topic_size] = _unpack_length_v1(log, body_end)
+            topic_end = body_end + _LENGTH_V1_SIZE + topic_size
+            [properties_size] = _unpack_properties_length(log, topic_end)
+            properties_at = topic_end + _PROPERTIES_LENGTH_SIZE
+            end = properties_at + properties_size
+            if topic_size >= 0 and properties_size >= 0 and end <= len(log) and end - at == total_size:
+                return end, queue_offset, born_timestamp, log[body_at:body_end], bytes(log[properties_at:end])
+    except PackedError:
+        pass
+    unit = read_unit(log, at)
+    return at + unit.total_size, unit.queue_offset, unit.born_timestamp, unit.body, unit.properties
 
 
 def stored_properties(unit: memoryview) -> bytes:

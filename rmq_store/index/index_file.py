@@ -22,6 +22,7 @@ from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmq_store.log.staging import Staged
 from rmq_store.queues.key_heads import SUFFIX
 from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
+from rmq_wire.java import hash_suffix
 from rmq_wire.layout.index import Geometry
 
 HEADER_BYTES: Final = INDEX_HEADER.size
@@ -166,14 +167,15 @@ class IndexFile:
         append = entries.append
         for staged in batch:
             keys = staged.keys
-            if not keys or not is_indexed(staged.sys_flag):
+            if not keys or (staged.sys_flag and not is_indexed(staged.sys_flag)):
                 continue
             physical_offset, store_timestamp = staged.physical_offset, staged.store_timestamp
             heads = staged.queue.hash_heads
             seconds = min((store_timestamp - begin) // 1000, HASH_MAX) if 0 < begin < store_timestamp else 0
             for key in keys:
                 try:
-                    key_hash = heads[key[:-SUFFIX]] + tails[key[-SUFFIX:]] & WORD
+                    tail = tails[key[-SUFFIX:]]
+                    key_hash = (heads[key[:-SUFFIX]] + tail if tail >= 0 else hash_suffix(heads.prefix, key)) & WORD
                 except KeyError:
                     key_hash = hashes.of(staged.queue, key)
                 if key_hash > HASH_MAX:

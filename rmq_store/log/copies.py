@@ -17,6 +17,8 @@ from rmq_wire.implied.tags import tags_code
 from rmq_wire.properties import decode, encode_java
 from rmq_wire.property_shapes import Shapes
 
+TAGS_MAX: Final = 256
+TAGS_CHARACTERS_MAX: Final = 128
 PICKED: Final = (prop.UNIQ_KEY, prop.KEYS, prop.TAGS, prop.REAL_TOPIC, prop.REAL_QID)
 
 
@@ -32,6 +34,7 @@ class Readdressing:
     ) -> None:
         self._rewrite = Shapes(store, special, PICKED, added).rewrite
         self._queue_of = queue_of
+        self._tags: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def by_shape(self, draft: Draft, added: tuple[str, ...] = ()) -> bool:
         """Make the draft, as it was read, that of the copy.  False, and nothing is done: `readdress` has to.
@@ -45,9 +48,19 @@ class Readdressing:
         draft.queue_id = self._queue_of(topic, queue_text)
         draft.topic = topic
         draft.properties = encoded
-        draft.tags_code = tags_code(tags)
-        draft.keys = index_keys(unique_key, keys, tags)
+        told = self._tags.get(tags)
+        draft.tags_code, tag_keys = self._told(tags) if told is None else told
+        draft.keys = index_keys(unique_key, keys, tags) if keys else (unique_key, *tag_keys)
         return True
+
+    def _told(self, tags: str) -> tuple[int, tuple[str, ...]]:
+        """Of these TAGS the code, and the text under which they are indexed, remembered for few."""
+        told = tags_code(tags), index_keys(None, None, tags)
+        if len(tags) <= TAGS_CHARACTERS_MAX:
+            if len(self._tags) >= TAGS_MAX:
+                self._tags.clear()
+            self._tags[tags] = told
+        return told
 
 
 def values_of(draft: Draft) -> dict[str, str]:

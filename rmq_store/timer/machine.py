@@ -28,7 +28,7 @@ from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
 from rmq_store.timer.recovery import recover
 from rmq_store.timer.settings import TimerSettings
-from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, Entry, SlotReading, Step
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, UNITS_PER_STEP, Entry, SlotReading, Step
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
 from rmq_store.timer.wheel import EMPTY, TimerWheel
 from rmq_wire import names, properties
@@ -307,8 +307,8 @@ class Timer:
             return
         self._slot = slot
         while slot.at != NO_UNIT and not step.is_full:
-            step.looked += 1
-            wrong = slot.walk(self.log, self.settings.timer_precision_ms)
+            looked, wrong = slot.walk(self.log, self.settings.timer_precision_ms, UNITS_PER_STEP - step.looked)
+            step.looked += looked
             if wrong is not None:
                 self._report(wrong)
         while slot.at == NO_UNIT and slot.marks and not step.is_full:
@@ -317,8 +317,10 @@ class Timer:
             return
         places = zip(slot.offsets[: -1 - DELIVERIES_PER_STEP : -1], slot.sizes[: -1 - DELIVERIES_PER_STEP : -1], strict=True)
         drafts = self._store.copies(names.WHEEL_TIMER_TOPIC, places)
-        while step.delivered < slot.left and not step.is_full:
-            self._take_out(step, -1 - step.delivered, slot, next(drafts), wall_ms, deliver)
+        for number in range(slot.left):
+            if step.is_full:
+                break
+            self._take_out(step, -1 - number, slot, next(drafts), wall_ms, deliver)
             step.delivered += 1
 
     def _next_slot(self) -> SlotReading | None:

@@ -24,6 +24,12 @@ DELIVERIES_PER_STEP: Final = 64
 """Messages that one step stages, some 15 µs each."""
 
 
+_PREVIOUS: Final = Unit._fields.index("previous")
+_WRITE_MS: Final = Unit._fields.index("write_ms")
+_DELAY_MS: Final = Unit._fields.index("delay_ms")
+"""By number: there is one for each message of a slot."""
+
+
 class Entry(NamedTuple):
     """A message that enters the wheel when the step is done."""
 
@@ -99,36 +105,43 @@ class SlotReading:
         for column in (self.offsets, self.sizes, self.magics, self.write_ms):
             del column[rest:]
 
-    def walk(self, log: TimerLog, precision_ms: int) -> str | None:
-        """One unit.  What is wrong with it, for the log of the broker.  Raises Cold, OSError."""
-        at = self.at
-        unit = log.unit(at)
-        if unit is None or (unit.write_ms + unit.delay_ms) // precision_ms != self.tick:
-            if self._searches:
+    def walk(self, log: TimerLog, precision_ms: int, units_max: int) -> tuple[int, str | None]:
+        """So many units, or up to one that is wrong.  How many, and what is wrong with the last, for the log of the broker.
+
+        Raises Cold, OSError.
+        """
+        tick, begin, count = self.tick, log.begin, 0
+        while count < units_max and (at := self.at) != NO_UNIT:
+            count += 1
+            unit = log.unit(at)
+            if unit is None or (unit[_WRITE_MS] + unit[_DELAY_MS]) // precision_ms != tick:
+                if self._searches:
+                    self._search(log, at)
+                    continue
+                self._searches = True
+                self._search(log, self._good)
+                return count, f"the timer's log has no unit of slot {tick} at {at}: the rest of its chain is looked for before it"
+            self._searches = False
+            self._good = at
+            self._take(unit)
+            previous = unit[_PREVIOUS]
+            self.at = previous if previous >= begin else NO_UNIT
+            if previous == NO_UNIT and begin <= self._first < at:
+                self._searches = True
                 self._search(log, at)
-                return None
-            self._searches = True
-            self._search(log, self._good)
-            return f"the timer's log has no unit of slot {self.tick} at {at}: the rest of its chain is looked for before it"
-        self._searches = False
-        self._good = at
-        self._take(unit)
-        self.at = unit.previous if unit.previous >= log.begin else NO_UNIT
-        if self.at == NO_UNIT and unit.previous == NO_UNIT and log.begin <= self._first < at:
-            self._searches = True
-            self._search(log, at)
-            return f"the chain of slot {self.tick} in the timer's log ends at {at}: its rest is looked for before it"
-        return None
+                return count, f"the chain of slot {tick} in the timer's log ends at {at}: its rest is looked for before it"
+        return count, None
 
     def _take(self, unit: Unit) -> None:
-        if unit.magic & DELETES and not unit.magic & ROLLS:
-            self.marks.append(unit.physical_offset)
-            self.mark_sizes.append(unit.message_size)
+        _, _, magic, write_ms, _, physical_offset, message_size, _, _ = unit
+        if magic & DELETES and not magic & ROLLS:
+            self.marks.append(physical_offset)
+            self.mark_sizes.append(message_size)
             return
-        self.offsets.append(unit.physical_offset)
-        self.sizes.append(unit.message_size)
-        self.magics.append(unit.magic)
-        self.write_ms.append(unit.write_ms)
+        self.offsets.append(physical_offset)
+        self.sizes.append(message_size)
+        self.magics.append(magic)
+        self.write_ms.append(write_ms)
 
     def _search(self, log: TimerLog, end: int) -> None:
         """The place of a unit before this one, not before the slot's first."""

@@ -23,6 +23,8 @@ BLOCK_BYTES: Final = BLOCK_UNITS * UNIT_BYTES
 SCAN_UNITS: Final = 16_384
 """The same, where the log is read from one end to the other."""
 NO_UNIT: Final = -1
+_as_tuple: Final = tuple.__new__
+"""`Unit._make` without its frame."""
 
 
 class Unit(NamedTuple):
@@ -100,7 +102,7 @@ class TimerLog:
             if not self._read_block(at):
                 return None
             within = at - self._block_at
-        unit = Unit._make(TIMER_UNIT.unpack_from(self._block, within))
+        unit = _as_tuple(Unit, TIMER_UNIT.unpack_from(self._block, within))
         return unit if is_unit(unit, at) else None
 
     def _read_block(self, at: int) -> bool:
@@ -181,7 +183,8 @@ class TimerLog:
 
 def is_unit(unit: Unit, at: int) -> bool:
     """Whole, and of a chain that goes backwards (`isMagicOK`)."""
-    return unit.size == UNIT_BYTES and PLAIN <= unit.magic <= MAGIC_MAX and NO_UNIT <= unit.previous < at
+    size, previous, magic, *_ = unit
+    return size == UNIT_BYTES and PLAIN <= magic <= MAGIC_MAX and NO_UNIT <= previous < at
 
 
 def _write_zeros(file: File, low: int, high: int) -> None:

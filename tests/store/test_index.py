@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_store.index.index_file import WALK_STEPS_MAX
@@ -92,6 +92,7 @@ def test_the_files_are_those_of_the_model(
 
 
 @given(st.lists(st.text(max_size=40), max_size=30), st.sampled_from(["T", "Töpic"]))
+@example(["T@0@5@g@17@b@ck", "T@0@-1@g@17@b@ack", "@ck", "ack", "é@ck", "ck"], "T")
 def test_remembered_hashes_are_the_hashes(keys: list[str], topic: str) -> None:
     rig = Rig()
     queue = rig.store._queues.get("T", 0)

@@ -60,8 +60,8 @@ def roll_without_its_mark(patch: pytest.MonkeyPatch) -> None:
 def first_of_a_chain_is_lost(patch: pytest.MonkeyPatch) -> None:
     real = SlotReading.walk
 
-    def walk(self: SlotReading, log: Any, precision_ms: int) -> str | None:
-        said = real(self, log, precision_ms)
+    def walk(self: SlotReading, log: Any, precision_ms: int, _units_max: int) -> tuple[int, str | None]:
+        said = real(self, log, precision_ms, 1)
         unit = log.unit(self.at) if self.at != NO_UNIT else None
         if unit is not None and unit.previous == NO_UNIT:
             self.at = NO_UNIT

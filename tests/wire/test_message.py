@@ -24,6 +24,7 @@ from rmq_wire.message import (
     parse_crc32_property,
     read_size_and_magic,
     read_unit,
+    unit_parts,
     unit_size,
 )
 from tests.support.given import GOLDEN, I32, TEXT, damaged, units
@@ -58,6 +59,8 @@ def test_the_walk_reads_what_the_declaration_says(unit: dict[str, Any], before: 
         fast = read_unit(buffer, len(before))
         assert fast._asdict() == {name: slow[name] for name in StoredMessage._fields}
         assert fast._asdict() == {"total_size": len(raw), **unit}
+        parts = (len(before) + len(raw), fast.queue_offset, fast.born_timestamp, fast.body, fast.properties)
+        assert unit_parts(buffer, len(before)) == parts
 
 
 @given(units())
@@ -75,8 +78,9 @@ def test_the_walk_writes_what_the_declaration_says(unit: dict[str, Any]) -> None
 def test_no_truncation_is_accepted(unit: dict[str, Any], data: st.DataObject) -> None:
     raw = built(unit)
     for size in (data.draw(st.integers(0, len(raw) - 1)), len(raw) - 1):
-        with pytest.raises(BadRecord):
-            read_unit(raw[:size])
+        for reader in (read_unit, unit_parts):
+            with pytest.raises(BadRecord):
+                reader(raw[:size], 0)
         with pytest.raises(ConstructError):
             UNIT.parse(raw[:size])
 
