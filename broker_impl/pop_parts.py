@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.cold_reads import ColdReads
@@ -24,7 +24,8 @@ from broker_impl.state.topics import TopicTable
 from rmq_store.store import Store
 
 
-class PopParts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PopParts:
     """Of one broker."""
 
     engine: Engine

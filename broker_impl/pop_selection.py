@@ -175,25 +175,27 @@ class PopSelection:
         parts = self.parts
         chunks = read.chunks
         offsets = self._offsets_of(queue, offset, read)
-        flag = pop_receipt.flag_of(queue.topic)
+        topic, group, queue_id = queue
+        flag = pop_receipt.flag_of(topic)
         if self.asked.order:
             self._ordered(queue, offset, offsets, flag)
         elif not self._check_point(queue, offset, offsets, read.next_offset):
             self.rest += len(offsets)
             return
-        self.start_infos.append(pop_receipt.start_offset_entry(flag, queue.queue_id, offset))
-        self.offset_infos.append(pop_receipt.msg_offset_entry(flag, queue.queue_id, offsets))
+        self.start_infos.append(pop_receipt.start_offset_entry(flag, queue_id, offset))
+        self.offset_infos.append(pop_receipt.msg_offset_entry(flag, queue_id, offsets))
+        count = len(offsets)
         if leg.is_retry and not parts.config.pop_response_return_actual_retry_topic:
             chunks = self._as_of_plain_topic(queue, offset, chunks)
             self.body_bytes += sum(map(len, chunks))
         else:
             self.body_bytes += read.size
         self.chunks += chunks
-        self.count += len(offsets)
+        self.count += count
         self.size += read.size
         self.rest += read.max_offset - read.next_offset
-        parts.lines.took(queue, len(offsets))
-        parts.stats.add_get(queue.group, queue.topic, queue.queue_id, read.message_count, read.size)
+        parts.lines.took(queue, count)
+        parts.stats.add_get(group, topic, queue_id, read.message_count, read.size)
 
     def _offsets_of(self, queue: QueueOfGroup, offset: int, read: Read) -> Sequence[int]:
         """The queue offsets of what was read: no unit is looked at when they follow each other."""
@@ -237,9 +239,8 @@ class PopSelection:
             parts.lines.undo(stretch)
             parts.env.log.warning("a check point of group %s was not stored: %s", queue.group, no)
             return False
-        stretch.rests_on(placed.end_offset)
+        stretch.end_offset = self.end_offset = placed.end_offset
         self.stretches.append(stretch)
-        self.end_offset = placed.end_offset
         return True
 
     def _as_of_plain_topic(self, queue: QueueOfGroup, offset: int, chunks: Sequence[Buffer]) -> list[Buffer]:

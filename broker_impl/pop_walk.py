@@ -103,6 +103,9 @@ class PopWalk:
         self, topic: TopicConfig, queue_id: int, retry: str | None, chance: int, *, retry_first: bool, descending: bool
     ) -> Sequence[Leg]:
         retries = None if retry is None else self._topics.get(retry)
+        count = topic.read_queue_nums
+        if retries is None and queue_id < 0 < count <= FEW_QUEUES:
+            return _all_few(topic.topic_name, count, chance % count, descending)
         queue_ids = self._queues(topic, chance, descending) if queue_id < 0 else (queue_id,)
         plain = Leg(topic.topic_name, queue_ids, is_retry=False, last=False)
         if retries is None:
@@ -149,7 +152,7 @@ class PopWalk:
         lines = self._lines.of_topic(topic, group)
         ends = self._store.queue_ends(topic, queue_ids)
         try:
-            left = sum(ends) - sum([progress[queue_id] for queue_id in queue_ids])
+            left = sum(ends) - sum(map(progress.__getitem__, queue_ids))
         except KeyError:  # it has no progress in one of them
             return sum(
                 [
@@ -192,6 +195,12 @@ def _rotated(count: int, chance: int, descending: bool) -> Sequence[int]:
 
 
 _few: Final = lru_cache(maxsize=4_096)(_rotated)
+
+
+@lru_cache(maxsize=4_096)
+def _all_few(topic: str, count: int, chance: int, descending: bool) -> tuple[Leg]:
+    """The one way through a topic without retries."""
+    return (Leg(topic, _few(count, chance, descending), is_retry=False, last=False),)
 
 
 def _factor(group: SubscriptionGroupConfig) -> int:

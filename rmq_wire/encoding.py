@@ -113,6 +113,13 @@ def encode_response(
     return [_head(code, RESPONSE, opaque, form, remark, header, ext, size, language, version), *pieces]
 
 
+def encode_bare(code: int, opaque: int) -> bytes:
+    """`encode_response` in JSON of a code that says all."""
+    written = _BARE % (code, RESPONSE, opaque)
+    size = len(written)
+    return _PREFIX.pack(4 + size, size) + written
+
+
 def frame_prefix(header_size: int, body_size: int, form: int) -> bytes:
     """The 8 bytes before a header.  Raises ValueError for a frame that every receiver would close the connection for."""
     length = 4 + header_size + body_size

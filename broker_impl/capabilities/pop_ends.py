@@ -77,10 +77,9 @@ class PopEnds(Capability):
             return Reply()
         one = self._ack(queue, receipt, asked.offset)
         self._count_ack(asked.consumer_group, asked.topic, 1)
-        if self.parts.buffer.ack(one, (asked.offset,)):
-            self._returned(one, receipt, 1)
-            return Reply()
-        return _stored(Reply(), self._put_ack(one, receipt))
+        end_offset = 0 if self.parts.buffer.ack(one, (asked.offset,)) else self._put_ack(one, receipt)
+        self._freed(queue, receipt, 1)
+        return _stored(Reply(), end_offset)
 
     @answers(BatchAckMessage, stages=True)
     def batch_ack(self, call: Call, asked: BatchAckMessage) -> Answer:
@@ -111,7 +110,8 @@ class PopEnds(Capability):
 
         Raises `Refusal` when it cannot be stored now.
         """
-        name = broker_name or self.parts.config.broker_name
+        parts = self.parts
+        name, buffer = broker_name or parts.config.broker_name, parts.buffer
         receipt = Receipt(
             said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", name, said.queue_id
         )
@@ -120,12 +120,12 @@ class PopEnds(Capability):
             queue = QueueOfGroup(topic_of_flag(receipt.flag, said.topic or "", group), group, said.queue_id)
             self._check_place(queue)
             self._check_receipt(receipt)
-            low, high = self.parts.store.queue_bounds(queue.topic, queue.queue_id)
+            low, high = parts.store.queue_bounds(queue.topic, queue.queue_id)
             offsets = said.offsets(DISTANCES_MAX)
             if offsets and not (low <= offsets[0] and offsets[-1] <= high):
                 offsets = [one for one in offsets if low <= one <= high]
         except (BadReceipt, BadBody, Refusal) as no:
-            self.parts.env.log.info("an acknowledgement of group %s is left out: %s", group, no)
+            parts.env.log.info("an acknowledgement of group %s is left out: %s", group, no)
             return 0
         if receipt.is_ordered:
             for offset in offsets:
@@ -139,10 +139,10 @@ class PopEnds(Capability):
         topic, _, queue_id = queue
         ack = BatchAckMsg(BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name, offsets)
         self._count_ack(group, topic, len(offsets))
-        if len(self.parts.buffer) and self.parts.buffer.ack(ack, offsets):
-            self._returned(ack, receipt, len(offsets))
-            return 0
-        return self._put_ack(ack, receipt, len(offsets))
+        is_buffered = len(buffer) and buffer.ack(ack, offsets)
+        end_offset = 0 if is_buffered else self._put_ack(ack, receipt)
+        self._freed(queue, receipt, len(offsets))
+        return end_offset
 
     @answers(ChangeInvisibleTime, stages=True)
     def change(self, call: Call, asked: ChangeInvisibleTime) -> Answer:
@@ -185,7 +185,7 @@ class PopEnds(Capability):
         old = self._ack(queue, receipt, asked.offset)
         end_offset = placed.end_offset
         if not self.parts.buffer.ack_with_turn(old, end_offset):
-            end_offset = self._put_ack(old, receipt, 0)
+            end_offset = self._put_ack(old, receipt)
         answer = ChangeInvisibleTimeResponse(
             pop_time=pop_ms, invisible_time=asked.invisible_time, revive_qid=receipt.revive_queue
         )
@@ -244,23 +244,19 @@ class PopEnds(Capability):
         topic, group, queue_id = queue
         return AckMsg(offset, receipt.start_offset, group, topic, queue_id, receipt.pop_time, receipt.broker_name)
 
-    def _put_ack(self, ack: AckMsg, receipt: Receipt, count: int = 1) -> int:
+    def _put_ack(self, ack: AckMsg, receipt: Receipt) -> int:
         """Stage the record; its end.  Raises `Refusal` (*differs*: Java says that all is well, and the message comes again)."""
         parts = self.parts
         try:
             placed = parts.records.put_ack(ack, receipt.revive_queue, receipt.due_ms, parts.env.wall_ms)
         except NotTaken as no:
             raise Refusal(ResponseCode.SYSTEM_ERROR, no.status.name) from None
-        self._returned(ack, receipt, count)
         return placed.end_offset
 
     def _count_ack(self, group: str, topic: str, count: int) -> None:
         """Of groups that there are: who acknowledges may name any."""
         if group in self.parts.groups:
             self.parts.stats.add_ack(group, topic, count)
-
-    def _returned(self, ack: AckMsg, receipt: Receipt, count: int) -> None:
-        self._freed(QueueOfGroup(ack.topic or "", ack.group or "", ack.queue_id), receipt, count)
 
     def _freed(self, queue: QueueOfGroup, receipt: Receipt, count: int) -> None:
         """So many are not in flight any more; what an earlier run of the broker handed out was not counted in this one."""

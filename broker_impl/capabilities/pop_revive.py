@@ -31,7 +31,7 @@ from rmq_wire.bodies.pop import PopCheckPoint
 from rmq_wire.errors import BadBody
 from rmq_wire.implied import pop as rules
 from rmq_wire.implied.pop import Pop
-from rmq_wire.message import StoredMessage, read_unit
+from rmq_wire.message import StoredMessage, read_unit, unit_parts
 from rmq_wire.properties import decode
 
 RECORDS_PER_SLICE: Final = 32
@@ -213,24 +213,20 @@ class PopRevive(Capability):
         for chunk in read.chunks:
             at = 0
             while at < len(chunk):
-                unit = read_unit(chunk, at)
-                at += unit.total_size
-                self._take(queue, unit, now_ms)
+                at, offset, born_ms, body, properties = unit_parts(chunk, at)
+                tag, due_ms = rules.tag_and_time(properties)
+                try:
+                    record = rules.read_record(tag, body)
+                    if record is not None:
+                        queue.take(record, offset)
+                except BadBody as wrong:
+                    self._env.log.warning(
+                        "revive queue %d: record %d is passed over: %s", queue.queue_id, offset, plain_text(wrong)
+                    )
+                    continue
+                if due_ms is not None and born_ms < due_ms:  # else the timer has not seen it: what is due before may follow
+                    queue.saw(due_ms, now_ms)
         queue.moved(read.next_offset)
-
-    def _take(self, queue: ReviveQueue, unit: StoredMessage, now_ms: int) -> None:
-        tag, due_ms = rules.tag_and_time(unit.properties)
-        try:
-            record = rules.read_record(tag, unit.body)
-            if record is not None:
-                queue.take(record, unit.queue_offset)
-        except BadBody as wrong:
-            self._env.log.warning(
-                "revive queue %d: record %d is passed over: %s", queue.queue_id, unit.queue_offset, plain_text(wrong)
-            )
-            return
-        if due_ms is not None and unit.born_timestamp < due_ms:  # else the timer has not seen it: what is due before may follow
-            queue.saw(due_ms, now_ms)
 
     # Copying
 

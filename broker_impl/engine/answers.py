@@ -68,6 +68,11 @@ class Reply(msgspec.Struct, gc=False, frozen=True):
     ext: Mapping[str, str] | None = None
     body: Body = b""
 
+    @property
+    def is_bare(self) -> bool:
+        """It has nothing but a code."""
+        return self.header is None and self.remark is None and self.ext is None and not self.body
+
 
 class Later(enum.Enum):
     """The only value means: the answer comes through `PendingAnswer`, or never."""

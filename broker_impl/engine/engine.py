@@ -194,9 +194,10 @@ class Engine:
         self.touched.clear()  # by what nobody waits for
         shares = self.shares
         shares.weighing = True
-        if arrived or self._backlogs:
-            shares.begin(len(arrived))
-        if self._backlogs:
+        waiting = len(self._backlogs)
+        if arrived or waiting:
+            shares.begin(len(arrived), waiting)
+        if waiting:
             self._serve_backlogs()
         for peer, data in arrived:
             if peer.closing is None and not peer.closed:

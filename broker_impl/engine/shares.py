@@ -38,6 +38,8 @@ class Shares:
         self._limits = limits
         self._gathering = gathering
         self._backlogs = backlogs
+        self._active = 0
+        """Those who share this turn."""
         self.requests = limits.requests_max
         """Each peer's, at most."""
         self.bytes = limits.turn_output_bytes_max
@@ -52,12 +54,14 @@ class Shares:
         self.heavy = False
         """A request that takes tens of milliseconds was served."""
 
-    def begin(self, arrived: int) -> None:
-        """A turn in which so many have sent something."""
+    def begin(self, arrived: int, waiting: int = 0) -> None:
+        """A turn in which so many have sent something, and so many wait with what they sent before."""
         limits = self._limits
-        active = arrived + min(len(self._backlogs), limits.turn_backlogs_max)
-        self.requests = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
-        self.bytes = limits.turn_output_bytes_max // active
+        active = arrived + min(waiting, limits.turn_backlogs_max) if waiting else arrived
+        if active != self._active:
+            self._active = active
+            self.requests = min(limits.requests_max, max(limits.turn_requests_max // active, 1))
+            self.bytes = limits.turn_output_bytes_max // active
         self.forget_work()
 
     def forget_work(self) -> None:

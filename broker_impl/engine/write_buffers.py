@@ -13,6 +13,7 @@ from rmq_net.service import Buffer, Output
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form, encode_response
 from rmq_wire.declare import Header
+from rmq_wire.encoding import encode_bare
 
 
 class WriteBuffers:
@@ -68,10 +69,12 @@ class WriteBuffers:
                 peer.last_ms = now_ms
         return outputs
 
-    def _encoded(self, opaque: int, form: Form, answer: Settled) -> Frame:
-        if isinstance(answer, bytes | list):
+    def _encoded(self, opaque: int, form: Form, answer: Header | Reply | list[Buffer]) -> Frame:
+        if isinstance(answer, list):
             return answer
         reply = Reply(header=answer) if isinstance(answer, Header) else answer
+        if reply.is_bare and form is Form.JSON:
+            return encode_bare(reply.code, opaque)
         try:
             return encode_response(
                 reply.code, opaque, form=form, remark=reply.remark, header=reply.header, ext=reply.ext, body=reply.body

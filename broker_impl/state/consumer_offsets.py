@@ -90,14 +90,18 @@ class ConsumerOffsets(PersistedTable):
         self._put(group, topic, queue_id, offset, client)
 
     def commit_resting(self, group: str, topic: str, queue_id: int, offset: int, end_offset: int, client: str = "") -> None:
-        """The same; the file gets it when the disk has the log up to `end_offset`, where the check points lie that it passes."""
-        key = topic + SEPARATOR + group
-        row = self._offsets.rows.get(key)
+        """The same, never back; the file gets it when the disk has the log up to `end_offset`, where its check points lie."""
+        if self._drops:
+            self._settle(topic, group)
+        row = self._offsets.rows.get(key := topic + SEPARATOR + group)
         old = None if row is None else row.get(queue_id)
-        if old is None:
-            return self.commit(group, topic, queue_id, offset, client)
-        self._safe.add(key, queue_id, old, offset, end_offset)
-        return self._put(group, topic, queue_id, offset, client)
+        if row is None or old is None:
+            self.commit(group, topic, queue_id, offset, client)
+        elif offset > old:
+            self._safe.add(key, queue_id, old, offset, end_offset)
+            row[queue_id] = offset
+            self._offsets.touch(key)
+            self._count_commit(changed=True)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int, client: str) -> None:
         key = topic + SEPARATOR + group
@@ -213,10 +217,7 @@ class ConsumerOffsets(PersistedTable):
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
-        if not self._resets:
-            return None
-        key = topic + SEPARATOR + group
-        row = self._resets.get(key)
+        row = self._resets.get(key := topic + SEPARATOR + group)
         if row is None:
             return None
         found = row.pop(queue_id, None)

@@ -75,6 +75,8 @@ class LightConsumerOffsets(ConsumerOffsets):
             return super().commit_resting(group, topic, queue_id, offset, end_offset, client)
         key = topic + SEPARATOR + group
         old = self._light.get(key)
+        if old is not None and offset <= old:
+            return None
         if old is not None:
             self._light_safe.add(key, 0, old, offset, end_offset)
         return self._put_light(key, offset)

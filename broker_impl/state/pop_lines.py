@@ -78,13 +78,14 @@ class PopLines:
         return None if lines is None else lines.get(place[2])
 
     def _drop(self, place: QueueOfGroup) -> None:
-        lines = self._lines.get(place[:2])
+        topic, group, queue_id = place
+        lines = self._lines.get((topic, group))
         if lines is not None:
-            line = lines.pop(place[2], None)
+            line = lines.pop(queue_id, None)
             if line is not None:
                 line.clear()
                 if not lines:
-                    del self._lines[place[:2]]
+                    del self._lines[topic, group]
 
     def latest(self, place: QueueOfGroup) -> int:
         """Where the last open stretch ends; `ABSENT` where there is none (`getLatestOffset`)."""
@@ -129,8 +130,7 @@ class PopLines:
         offsets = self._offsets
         if offsets.has_resets and offsets.has_reset(group, topic, queue_id):
             return  # the group starts anew there; what was in flight says nothing about it
-        if offset > offsets.query(group, topic, queue_id):
-            offsets.commit_resting(group, topic, queue_id, offset, end_offset, COMMITTER)
+        offsets.commit_resting(group, topic, queue_id, offset, end_offset, COMMITTER)
 
     def undo(self, stretch: Stretch) -> None:
         """Nothing was handed out after all."""

@@ -89,7 +89,8 @@ class ReviveQueue:
 
     def saw(self, deliver_ms: int, now_ms: int) -> None:
         """A record that was due then has been read."""
-        self.end_ms = min(max(self.end_ms, deliver_ms), now_ms)
+        if deliver_ms > self.end_ms or self.end_ms > now_ms:
+            self.end_ms = min(max(self.end_ms, deliver_ms), now_ms)
 
     def saw_nothing(self, now_ms: int) -> None:
         """Whatever was due until now has been read."""
@@ -103,16 +104,15 @@ class ReviveQueue:
             if self._ahead == _NOT_AHEAD:
                 self._take_point(pop, places, record, offset)
             return
-        acked = acked_offsets(record)
-        for place in places:
-            point = self._open[place]
-            point.end(acked)
-            if point.is_done:
-                self._drop(pop, place)
+        if places:
+            acked = acked_offsets(record)
+            for place in places:
+                if self._open[place].end(acked):
+                    self._drop(pop, place)
 
     def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:
         """The same one twice, as a timer brings it after a crash, is one; two that only share their name are two."""
-        if any(is_same_point(self._open[place], point) for place in places):
+        if places and any(is_same_point(self._open[place], point) for place in places):
             return
         point.revive_offset = offset
         self._open[offset] = point
@@ -142,8 +142,8 @@ class ReviveQueue:
     def _drop(self, pop: Pop, offset: int) -> None:
         if self._open.pop(offset, None) is None:
             return
-        left = tuple(place for place in self._named[pop] if place != offset)
-        if left:
-            self._named[pop] = left
-        else:
+        places = self._named[pop]
+        if places == (offset,):
             del self._named[pop]
+        else:
+            self._named[pop] = tuple([place for place in places if place != offset])

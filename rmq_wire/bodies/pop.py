@@ -110,6 +110,19 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
     re_put_times: str | None = field(name="rp", default=None)
     suspend: bool = field(name="sp", default=False)
 
+    @classmethod
+    def read(cls, body: bytes | bytearray | memoryview) -> Self:
+        """As `Body.read`, one with few brackets in fewer steps."""
+        text = bytes(body)
+        if text.count(b"{") + text.count(b"[") <= fastjson.DEPTH_MAX:
+            try:
+                found: Self = _decode_point(text)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass
+            else:
+                return found
+        return super().read(text)
+
     @property
     def due_ms(self) -> int:
         """`getReviveTime`: when what is not acknowledged comes again."""
@@ -158,12 +171,12 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
         """It is done.  The map stays a Java `int`."""
         self.bit_map = (((self.bit_map | 1 << index) & _WORD) ^ _SIGN) - _SIGN
 
-    def end(self, acked: Collection[int]) -> None:
-        """Those of its messages that lie at these queue offsets are done.  Raises `BadBody` as `offset_at` does."""
+    def end(self, acked: Collection[int]) -> bool:
+        """Those of its messages that lie at these queue offsets are done.  Whether all are.  Raises `BadBody` as `offset_at`."""
         num, start, diffs = self.num, self.start_offset, self.diffs
         if len(acked) == num <= MESSAGES_MAX and diffs == _FIRST[num] and acked == [*range(start, start + num)]:
             self.bit_map = ((self.bit_map | (1 << num) - 1) & _WORD ^ _SIGN) - _SIGN
-            return
+            return True
         offsets = frozenset(acked)
         if not diffs and num <= MESSAGES_MAX:
             own: Sequence[int] = range(start, start + num)
@@ -173,10 +186,11 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
             own = [self.offset_at(index) for index in range(num)]
         if num <= MESSAGES_MAX and offsets.issuperset(own):
             self.bit_map = ((self.bit_map | (1 << num) - 1) & _WORD ^ _SIGN) - _SIGN
-            return
+            return True
         for index, offset in enumerate(own):
             if offset in offsets:
                 self.set_bit(index)
+        return self.is_done
 
     @property
     def is_done(self) -> bool:
@@ -198,6 +212,7 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
             return 127
 
 
+_decode_point: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(PopCheckPoint).decode
 _DECODERS: Final[dict[type[Body], Callable[[bytes | bytearray | memoryview], Any]]] = {}
 """Of those with long names."""
 _NAMES: Final[dict[type[Body], dict[str, str]]] = {}

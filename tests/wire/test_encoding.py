@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, Unreadable
 from rmq_wire.conversation import Conversation
-from rmq_wire.encoding import AnswerTemplate, Buffer, Form, encode_request, encode_response
+from rmq_wire.encoding import AnswerTemplate, Buffer, Form, encode_bare, encode_request, encode_response
 from rmq_wire.headers.offsets import QueryConsumerOffset
 from rmq_wire.headers.pull import PullMessageResponse
 from rmq_wire.headers.send import SendMessageResponse, SendMessageV2
@@ -67,6 +67,11 @@ def test_frames_are_javas_byte_for_byte(form: Form) -> None:
     assert joined(pulled) == FRAMES["pulled", form.name]
     assert joined(encode_response(0, 7, form=form, header=SENT, ext=TRACE)) == FRAMES["sent", form.name]
     assert joined(encode_response(1, 7, form=form, remark=PLAIN)) == FRAMES["plain", form.name]
+
+
+@pytest.mark.parametrize(("code", "opaque"), [(0, 0), (17, -5), (-1, 1 << 30)])
+def test_an_answer_that_says_no_more_than_a_code(code: int, opaque: int) -> None:
+    assert encode_bare(code, opaque) == encode_response(code, opaque, form=Form.JSON)
 
 
 def test_a_send_is_javas_byte_for_byte() -> None:
