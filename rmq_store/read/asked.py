@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rmq_store.layouts import QUEUE_UNITS
+from rmq_store.queues.consume_queue import UNIT_BYTES
 from rmq_store.settings import StoreSettings
 from rmq_wire.property_values import SeenValues
 
+BLOCK_UNITS: Final = 32
+_TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _WORD = 1 << 32
 _HALF = 1 << 31
 
@@ -112,3 +116,13 @@ class Limits:
         bytes_max, count_max = self.memory if behind <= self.memory_bytes else self.disk
         size += unit_bytes
         return size > bytes_max or size > asked.max_bytes or count >= count_max or count + unit_count > asked.max_count
+
+
+def units_without(accepts: frozenset[int], data: bytes) -> int:
+    """How many of the first units have none of these tags, in whole blocks; the search for the first match, in C."""
+    block = BLOCK_UNITS * UNIT_BYTES
+    for at in range(0, len(data) - block + 1, block):
+        codes = set(_TAGS_OF_BLOCK.unpack_from(data, at))  # a topic has few tags
+        if not accepts.isdisjoint(codes) or max(codes) >= _HALF or min(codes) < -_HALF:
+            return at // UNIT_BYTES
+    return len(data) // block * BLOCK_UNITS

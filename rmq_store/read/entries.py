@@ -1,75 +1,69 @@
-"""Where the messages of a queue lie, and whether they lie one behind the other, as the log puts them.
+"""Entries of queues, read in blocks: where messages lie, and whether they lie one behind the other, as the log puts them.
 
-Who reads a queue mostly asks for the next entries soon after, and other groups for the same ones.  So entries are taken apart and
-looked over in blocks, once for all the pulls that go through one: a visible entry never changes.  Of messages that lie one behind
-the other the first and the last tell where all of them are.
+Who reads a queue mostly asks for the next entries soon after, and other groups for the same ones.  A visible entry never changes;
+so a block that is full is kept as it was read, and most pulls need not ask the system for theirs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import lt
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmq_store.layouts import QUEUE_UNITS
 from rmq_store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_wire.layout.flat import Packed
 
 BLOCK_UNITS: Final = 256
-"""Eight pulls of 32; taking one apart costs some 15 µs."""
-BLOCKS_MAX: Final = 128
-"""Of all queues together, some 20 KiB each."""
-UNITS_WORTH: Final = 8
-"""Who asks for fewer at once has them read from the file."""
-
-
-class Places(NamedTuple):
-    """Of messages that follow each other in a queue."""
-
-    positions: tuple[int, ...]
-    sizes: tuple[int, ...]
-    """bytes"""
-    ascend: bool
-    """Each position is behind the one before, and no size is nothing or less."""
+"""Eight pulls of 32."""
+BLOCKS_MAX: Final = 256
+"""Of all queues together, 5 KiB each."""
 
 
 class Entries:
-    """Blocks that were used lately; the one that was made first makes room for another."""
+    """Blocks that were used lately; the one that was read first makes room for another."""
 
     def __init__(self, blocks_max: int = BLOCKS_MAX) -> None:
-        self._blocks: dict[tuple[ConsumeQueue, int], Places] = {}
+        self._blocks: dict[tuple[ConsumeQueue, int], bytes] = {}
         self._blocks_max = blocks_max
         self._structs: dict[int, Packed] = {}
         """by number of units; a pull has 32 at most, and a filter looks at 256"""
 
-    def places(self, queue: ConsumeQueue, offset: int, count: int) -> Places:
-        """Of `count` visible messages from `offset` on, or as many as the file of the queue has entries of. Raises Cold."""
-        number, at = divmod(offset, BLOCK_UNITS)
-        end = at + count
-        if count >= UNITS_WORTH and end <= BLOCK_UNITS:
-            block = self._blocks.get((queue, number)) or self._block(queue, number)
-            if block is not None:
-                return Places(block.positions[at:end], block.sizes[at:end], block.ascend)
-        return self._read(queue, offset, count)
+    def places(self, queue: ConsumeQueue, offset: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Positions and sizes of `count` visible messages from `offset` on, or as many as that file of the queue has entries of.
 
-    def _read(self, queue: ConsumeQueue, offset: int, count: int) -> Places:
-        data = queue.read(offset, count)
-        count = len(data) // UNIT_BYTES
+        Raises Cold.
+        """
+        number, at = divmod(offset, BLOCK_UNITS)
+        data = b""
+        if at + count <= BLOCK_UNITS:
+            data = self._blocks.get((queue, number)) or self._block(queue, number)
+        if not data:
+            data, at = queue.read(offset, count), 0
+            count = len(data) // UNIT_BYTES
         packed = self._structs.get(count)
         if packed is None:
             packed = self._structs[count] = QUEUE_UNITS.rows(count, "physical_offset", "size")
-        numbers = packed.unpack(data)
-        positions, sizes = numbers[0::2], numbers[1::2]
-        return Places(positions, sizes, min(sizes) > 0 and all(map(lt, positions, positions[1:])))
+        numbers = packed.unpack_from(data, at * UNIT_BYTES)
+        return numbers[0::2], numbers[1::2]
 
-    def _block(self, queue: ConsumeQueue, number: int) -> Places | None:
-        """None when not all of its entries are visible, or not all in one file."""
+    def _block(self, queue: ConsumeQueue, number: int) -> bytes:
+        """Nothing when not all of its entries are visible, or not all in one file."""
         begin = number * BLOCK_UNITS
         if begin < queue.min_offset or begin + BLOCK_UNITS > queue.max_offset:
-            return None
-        block = self._read(queue, begin, BLOCK_UNITS)
-        if len(block.sizes) < BLOCK_UNITS:
-            return None
+            return b""
+        data = queue.read(begin, BLOCK_UNITS)
+        if len(data) < BLOCK_UNITS * UNIT_BYTES:
+            return b""
         if len(self._blocks) >= self._blocks_max:
             del self._blocks[next(iter(self._blocks))]
-        self._blocks[queue, number] = block
-        return block
+        self._blocks[queue, number] = data
+        return data
+
+
+def are_in_order(positions: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Each lies behind the one before, and no size is nothing or less: then the first and the last tell where all of them are.
+
+    Entries over a gap lead to one message (`queue_repair.bridge`).
+    """
+    return min(sizes) > 0 and all(map(lt, positions, positions[1:]))

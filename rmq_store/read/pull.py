@@ -12,7 +12,7 @@ from operator import add
 from typing import Final
 
 from rmq_store.disk.disk import Buffer
-from rmq_store.layouts import QUEUE_UNIT, QUEUE_UNITS
+from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.log.commit_log import CommitLog
 from rmq_store.log.reader import LogReader
 from rmq_store.queues.batch_queue import BatchConsumeQueue
@@ -20,9 +20,9 @@ from rmq_store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from rmq_store.queues.queues import Queues
 from rmq_store.queues.search import first_from, first_kept
 from rmq_store.read import batch_pull
-from rmq_store.read.asked import Asked, Limits, UnitFilter
+from rmq_store.read.asked import UNITS_MAX, Asked, Limits, UnitFilter, units_without
 from rmq_store.read.columns import Columns
-from rmq_store.read.entries import Entries
+from rmq_store.read.entries import Entries, are_in_order
 from rmq_store.read.selection import Selection
 from rmq_store.results import GetStatus, Read
 from rmq_store.settings import MEBIBYTE, StoreSettings
@@ -43,8 +43,6 @@ PIECES_MAX: Final = 16
 """Of one read; a filter that may be asked about few units gets small ones."""
 REMEMBERED_UNITS: Final = 160
 """What selects a fifth of them fills a pull."""
-BLOCK_UNITS: Final = 32
-_TAGS_OF_BLOCK: Final = QUEUE_UNITS.rows(BLOCK_UNITS, "tags_code")
 _LOOK: Final = bytes([LOOK])
 _NO_SKIP: Final = -1
 _HALF: Final = 1 << 31
@@ -64,6 +62,8 @@ class QueueReader:
         self._limits = Limits(settings)
         self.columns = Columns()
         self._entries = Entries()
+        self._said_units = UNITS_MAX
+        """Of so many units a filter is first asked what is known: of few, where the last one found enough among these."""
 
     def read(
         self,
@@ -98,9 +98,15 @@ class QueueReader:
             if isinstance(queue, BatchConsumeQueue):
                 return self._batches(queue, asked)
             if matches is not None and accepts is None:
-                selected = self._remembered(queue, asked, matches) or self._selected(queue, asked, matches)
-                if selected is not None:
-                    return selected
+                verdicts = matches.value_verdicts()
+                units = min(self._limits.scan_units(asked, UNIT_BYTES), queue.max_offset - offset)
+                said = self.columns.say(queue, offset, min(units, self._said_units), verdicts) if verdicts else b""
+                found = self._remembered(queue, asked, said)
+                self._said_units = UNITS_MAX if found is None else REMEMBERED_UNITS
+                if found is None and len(said) == REMEMBERED_UNITS < units:
+                    said += self.columns.say(queue, offset + REMEMBERED_UNITS, units - REMEMBERED_UNITS, verdicts)
+                if (found := found or self._selected(queue, asked, matches, units, said)) is not None:
+                    return found
             return self._one_by_one(queue, asked, queue.max_offset)
         except FileNotFoundError as gone:
             return self._round_gap(queue, asked, gone)
@@ -136,7 +142,7 @@ class QueueReader:
         bytes_max, count_max = self._limits.memory
         if (count := min(max_count, count_max, queue.max_offset - offset)) <= 0:
             return None
-        positions, sizes, ascend = self._entries.places(queue, offset, count)
+        positions, sizes = self._entries.places(queue, offset, count)
         count = len(sizes)
         first = positions[0]
         size = sum(sizes)
@@ -149,7 +155,7 @@ class QueueReader:
             or size > bytes_max
             or size > limit
             or written - first > self._limits.memory_bytes
-            or not ascend  # entries over a gap lead to one message (queue_repair.bridge)
+            or not are_in_order(positions, sizes)
         ):
             return None
         if (chunks := self._views(positions, sizes, size)) is None:
@@ -178,45 +184,43 @@ class QueueReader:
         statistics.transferred_messages += count
         return Read(GetStatus.FOUND, next_offset, queue.min_offset, queue.max_offset, chunks, count, size, False)
 
-    def _remembered(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
-        """A full pull of what a filter selects, where its choice is remembered and nothing can stand in the way, else None."""
-        if not (verdicts := matches.value_verdicts()):
-            return None
+    def _remembered(self, queue: ConsumeQueue, asked: Asked, said: bytes) -> Read | None:
+        """A full pull, when it is known what a filter says of enough messages, and nothing can stand in the way, else None."""
         limits, log = self._limits, self._log
         offset, count_max = asked.offset, min(asked.max_count, limits.memory[1])
-        units = min(REMEMBERED_UNITS, queue.max_offset - offset, limits.scan_units(asked, UNIT_BYTES))
-        said = self.columns.say(queue, offset, units, verdicts)
         if not 0 < count_max <= said.count(WANTED):
             return None
         passed: int = next(islice(compress(count(1), said), count_max - 1, None))
         said = said[:passed]
         if LOOK in said:
             return None
-        places = self._entries.places(queue, offset, passed)
-        if len(places.sizes) < passed or not places.ascend or places.positions[0] < log.min_offset:
+        places, all_sizes = self._entries.places(queue, offset, passed)
+        if len(places) < passed:
             return None
-        positions, sizes = [*compress(places.positions, said)], [*compress(places.sizes, said)]
+        positions, sizes = [*compress(places, said)], [*compress(all_sizes, said)]
         size, written = sum(sizes), log.written_offset
         if (
-            places.positions[0] < written - limits.memory_bytes
+            min(places[0], positions[0]) < max(log.min_offset, written - limits.memory_bytes)
+            or not are_in_order(positions, sizes)
             or positions[-1] + sizes[-1] > written
-            or size + max(places.sizes) > min(limits.memory[0], asked.max_bytes)
+            or size + max(all_sizes) > min(limits.memory[0], asked.max_bytes)
             or (chunks := self._views(positions, sizes, size)) is None
         ):
             return None
         return self._found(queue, offset + passed, chunks, count_max, size)
 
-    def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter) -> Read | None:
-        """What a filter of units selects when nothing else can stand in the way, else None. Raises Cold."""
-        limits = self._limits
-        left = min(limits.scan_units(asked, UNIT_BYTES), queue.max_offset - asked.offset, queue.units_to_file_end(asked.offset))
+    def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter, units: int, said: bytes) -> Read | None:
+        """What a filter selects of so many units when nothing else can stand in the way, else None. Raises Cold.
+
+        `said`: what is known of the first of them.
+        """
+        limits, left = self._limits, min(units, queue.units_to_file_end(asked.offset))
         bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
         selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max)
         written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
         evaluated_max, may_ask = -1, matches.rows_max
         offset, count = asked.offset, min(PIECE_UNITS, may_ask)
-        verdicts = matches.value_verdicts()
-        said = self.columns.say(queue, offset, left, verdicts) if verdicts else b""
+        said = said[:left]
         for _ in range(PIECES_MAX):
             if known := _known(said):
                 data = queue.read(offset, known)
@@ -237,10 +241,10 @@ class QueueReader:
             count = min(count, left)
             if said:
                 count = min(count, max(count - len(said[:count].lstrip(_LOOK)), PIECE_UNITS_MIN))
-            positions, sizes, ascend = self._entries.places(queue, offset, count)
+            positions, sizes = self._entries.places(queue, offset, count)
             if (
-                not ascend
-                or positions[0] < floor
+                positions[0] < floor
+                or not are_in_order(positions, sizes)
                 or (positions[-1] + (biggest := max(sizes)) > written and max(map(add, positions, sizes)) > written)
             ):
                 return None
@@ -280,7 +284,7 @@ class QueueReader:
         size = 0
         newest = 0
         skip_to = _NO_SKIP
-        skipped = 0 if accepts is None else _units_without(accepts, data)
+        skipped = 0 if accepts is None else units_without(accepts, data)
         next_offset = offset + skipped
         if skipped:
             newest = int(QUEUE_UNIT.unpack_from(data, (skipped - 1) * UNIT_BYTES)[0])
@@ -393,13 +397,3 @@ def _known(said: bytes) -> int:
     """Of how many units, from the first one on, it is known whether they are wanted."""
     at = said.find(LOOK)
     return at if at >= 0 else len(said)
-
-
-def _units_without(accepts: frozenset[int], data: bytes) -> int:
-    """How many of the first units have none of these tags, in whole blocks; the search for the first match, in C."""
-    block = BLOCK_UNITS * UNIT_BYTES
-    for at in range(0, len(data) - block + 1, block):
-        codes = set(_TAGS_OF_BLOCK.unpack_from(data, at))  # a topic has few tags
-        if not accepts.isdisjoint(codes) or max(codes) >= _HALF or min(codes) < -_HALF:
-            return at // UNIT_BYTES
-    return len(data) // block * BLOCK_UNITS

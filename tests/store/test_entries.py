@@ -9,7 +9,7 @@ import pytest
 from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.read import entries
-from rmq_store.read.entries import BLOCK_UNITS, Entries
+from rmq_store.read.entries import BLOCK_UNITS, Entries, are_in_order
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, small, tags_code
 
@@ -39,15 +39,14 @@ def test_the_same_as_from_the_file() -> None:
     """Of any messages that are visible, while more come; those of one file at most."""
     rig, known = rig_of(1, file_units=70), Entries(blocks_max=3)
     queue = the_queue(rig)
-    with mock.patch.multiple(entries, BLOCK_UNITS=40, UNITS_WORTH=2):
+    with mock.patch.object(entries, "BLOCK_UNITS", 40):
         for end in (30, 90, 115, 200):
             more(rig, range(queue.max_offset, end))
             for offset in range(end):
-                for count in {min(count, end - offset) for count in (1, 2, 5, 32, 40, 41)}:
+                for count in {min(count, end - offset) for count in (1, 5, 32, 40, 41)}:
                     expected = [*QUEUE_UNIT.iter_unpack(queue.read(offset, count))]
-                    positions, sizes, ascend = known.places(queue, offset, count)
+                    positions, sizes = known.places(queue, offset, count)
                     assert [*zip(positions, sizes, strict=True)] == [(at, size) for at, size, _ in expected]
-                    assert ascend
     assert len(known._blocks) <= 3
 
 
@@ -74,15 +73,14 @@ def test_the_first_made_makes_room() -> None:
 
 
 @pytest.mark.parametrize(("at", "position_of", "size"), [(40, 39, 100), (40, 20, 100), (255, 0, 100), (9, 9, 0), (9, 9, -5)])
-def test_what_is_not_in_order_is_said_to_be_so(at: int, position_of: int, size: int) -> None:
-    """Of all pulls out of that block, and they are answered as if each entry were looked at."""
+def test_what_is_not_in_order_is_answered_entry_by_entry(at: int, position_of: int, size: int) -> None:
     rig = rig_of(2 * BLOCK_UNITS)
     file = rig.disk.open(f"{ROOT}/consumequeue/TopicA/0/{0:020d}")
     position, _, code = QUEUE_UNIT.unpack(file.read_at(position_of * 20, 20))
     file.write_at(at * 20, QUEUE_UNIT.pack(position, size, code))
-    known = Entries()
-    assert not known.places(the_queue(rig), 0, 32).ascend
-    assert known.places(the_queue(rig), BLOCK_UNITS, 32).ascend
+    begin = at - at % 32
+    assert not are_in_order(*Entries().places(the_queue(rig), begin, 32))
+    assert are_in_order(*Entries().places(the_queue(rig), BLOCK_UNITS, 32))
     tags = frozenset(tags_code(f"Tag{number}") for number in range(3))
     for offset in range(0, BLOCK_UNITS, 32):
         read, expected = (rig.store.read_queue("TopicA", 0, offset, 32, 1 << 20, accepts) for accepts in (None, tags))

@@ -137,7 +137,7 @@ def test_pulls_as_the_reference(data: st.DataObject) -> None:
     matches: OddBodies | None = None
     if odd:
         matches = OddBodies()
-    with mock.patch.multiple(entries, BLOCK_UNITS=data.draw(st.sampled_from([5, 256])), UNITS_WORTH=1):
+    with mock.patch.object(entries, "BLOCK_UNITS", data.draw(st.sampled_from([5, 256]))):
         read = rig.store.read_queue("TopicA", 0, case.offset, case.wanted, case.max_bytes, accepts, matches)
     numbers = [number_of(unit.body) for unit in units_of(read.chunks)]
     expected = model(case, rig, (lambda number: number % 2 == 1) if odd else None)

@@ -143,6 +143,21 @@ def test_an_entry_that_lies(at: int, position_of: int, more_bytes: int) -> None:
         assert answer(rig, Many(text), *asked) == expected
 
 
+def test_what_is_remembered_that_lies() -> None:
+    """An entry that leads where the one before it leads: of each is known what is said of it, from different pulls."""
+    disk = MemoryDisk()
+    rig = Rig(disk, small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))
+    put(rig, [1] * 100, [40] * 100)
+    file = disk.open(f"{ROOT}/consumequeue/TopicA/0/00000000000000000000")
+    file.write_at(50 * 20, file.read_at(49 * 20, 20))
+    many = Many("n = 1")
+    many.rows_max = 32  # no more are shown to it at once
+    for offset in (18, 50, 40):
+        expected = answer(rig, Each("n = 1"), offset, 32, 1 << 20, tagged=True)
+        assert answer(rig, many, offset, 32, 1 << 20) == expected
+    assert expected[1] == 73
+
+
 def test_how_many_units_one_read_looks_at() -> None:
     """Of those that are like others many, of those that are all different as many as the filter says."""
     rig = Rig(settings=small(mapped_file_size_consume_queue=20_000 * 20, max_filter_message_size=1 << 20))
