@@ -152,10 +152,9 @@ def test_what_is_remembered_that_lies() -> None:
     file.write_at(50 * 20, file.read_at(49 * 20, 20))
     many = Many("n = 1")
     many.rows_max = 32  # no more are shown to it at once
-    for offset in (18, 50, 40):
-        expected = answer(rig, Each("n = 1"), offset, 32, 1 << 20, tagged=True)
-        assert answer(rig, many, offset, 32, 1 << 20) == expected
-    assert expected[1] == 73
+    for offset in (18, 50):
+        assert answer(rig, many, offset, 32, 1 << 20)[1] == offset + 32
+    assert answer(rig, many, 40, 32, 1 << 20) == answer(rig, Each("n = 1"), 40, 32, 1 << 20, tagged=True)
 
 
 def test_how_many_units_one_read_looks_at() -> None:
