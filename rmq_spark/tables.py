@@ -26,6 +26,8 @@ TEXTS: Final = frozenset(
         "bornHost",
         "brokerName",
         "class",
+        "code",
+        "consequence",
         "detail",
         "directory",
         "field",
@@ -40,7 +42,9 @@ TEXTS: Final = frozenset(
         "originTopic",
         "outcome",
         "places",
+        "position",
         "propertyNames",
+        "remedy",
         "severity",
         "side",
         "state",
@@ -93,14 +97,14 @@ def cell(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Shown:
-    """A table of a report, made of a frame."""
+    """A table of a report, made of a frame, or of rows that the driver has anyway."""
 
     name: str
     title: str
     columns: tuple[str, ...]
     """each of the frame's, or `expression as name`, in Spark's SQL"""
-    order: tuple[str, ...]
-    """which rows come first: expressions, each may end with ` desc`"""
+    order: tuple[str, ...] = ()
+    """which rows come first: expressions, each may end with ` desc`; rows of the driver are in order"""
     frame: str = ""
     """by its own name if it has none"""
     where: str = ""
@@ -108,22 +112,43 @@ class Shown:
     units: Mapping[str, Unit] = field(default_factory=dict)
     """where a column is not what its name says"""
 
-    def rows_of(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """All of its rows."""
-        frame = frames[self.frame or self.name]
-        return frame.where(self.where) if self.where else frame
+    @property
+    def frame_name(self) -> str:
+        """Of its frame."""
+        return self.frame or self.name
 
 
-def tables_of(report: Sequence[Shown], frames: Mapping[str, DataFrame], **totals: int) -> list[Table]:
-    """The tables, in their order.  totals: how many rows one has in all, where that is known: without any none is looked for."""
-    return [_shown(one, frames, totals.get(one.name)) for one in report]
+Rows = Sequence[Mapping[str, Any]]
+"""That the driver has: the worst first, at least those of them that are shown."""
 
 
-def _shown(shown: Shown, frames: Mapping[str, DataFrame], total: int | None) -> Table:
+def names_of(schema: str) -> tuple[str, ...]:
+    """Of the columns of a schema, as Spark writes it."""
+    return tuple(one.split()[0] for one in schema.split(", "))
+
+
+def rows_of(rows: Sequence[tuple[Any, ...]], schema: str) -> Rows:
+    """As many as are shown."""
+    return [dict(zip(names_of(schema), row, strict=True)) for row in rows[:WORST]]
+
+
+def tables_of(report: Sequence[Shown], frames: Mapping[str, DataFrame | Rows], **totals: int) -> list[Table]:
+    """The tables, in their order; one of which no frame is there is left out.
+
+    totals: how many rows one has in all, where that is known: without any none is looked for.
+    """
+    return [_shown(one, frames, totals.get(one.name)) for one in report if one.frame_name in frames or totals.get(one.name) == 0]
+
+
+def _shown(shown: Shown, frames: Mapping[str, DataFrame | Rows], total: int | None) -> Table:
     names = [column.rpartition(" as ")[2] for column in shown.columns]
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     if total != 0:
-        every = shown.rows_of(frames)
+        every = frames[shown.frame_name]
+        if isinstance(every, Sequence):
+            total = len(every) if total is None else total
+            return table_of(shown.name, shown.title, names, every, total, shown.is_finding, shown.units)
+        every = every.where(shown.where) if shown.where else every
         chosen = every.orderBy(*map(_ordered, shown.order)).selectExpr(*shown.columns)
         rows = collected(chosen)
         if total is None:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter
 from rmq_spark.jobs import RANGE, Job, Source
+from rmq_spark.local import local
 from rmq_spark.measuring import WORST, has, source_of
-from rmq_spark.outcome import Cell, Column, Figure, Frames, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Frames, Outcome, Plot, Unit
 from rmq_spark.session import cores, silent
+from rmq_spark.tables import Shown, names_of, rows_of, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +50,7 @@ def audit(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """
     given, rest = JOB.arguments(options)
     found = look(spark, source_of(paths, rest), given, silent)
-    return spark.createDataFrame(finding_rows(found), FINDINGS)
+    return local(spark, finding_rows(found), FINDINGS)
 
 
 def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Progress) -> Outcome:
@@ -70,11 +72,13 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         Figure("warnings", "warnings", warnings),
     ]
     frames = Frames(
-        findings=partial(spark.createDataFrame, findings, FINDINGS),
-        queues=partial(spark.createDataFrame, queues, QUEUES),
-        files=partial(spark.createDataFrame, files, FILES),
+        findings=partial(local, spark, findings, FINDINGS),
+        queues=partial(local, spark, queues, QUEUES),
+        files=partial(local, spark, files, FILES),
     )
-    tables = [_findings_table(findings), _queues_table(queues)]
+    worst = sorted(queues, key=lambda row: (-row[6], -row[3]))
+    shown = {"findings": rows_of(findings, FINDINGS), "queues": rows_of(worst, QUEUES)}
+    tables = tables_of(REPORT, shown, findings=len(findings), queues=len(queues))
     return Outcome("audit", verdict, not findings, figures, tables, _plots(found, files), _notes(found), frames, messages)
 
 
@@ -171,35 +175,10 @@ def file_rows(found: Sequence[StoreAudit]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _findings_table(rows: Sequence[tuple[Any, ...]]) -> Table:
-    columns = (
-        Column("brokerName"),
-        Column("file"),
-        Column("byte", Unit.PLACE),
-        Column("severity"),
-        Column("code"),
-        Column("what"),
-        Column("detail"),
-        Column("count", Unit.COUNT),
-        Column("consequence"),
-        Column("remedy"),
-    )
-    return Table("findings", "What is wrong", columns, list(rows[:WORST]), len(rows), is_finding=True)
-
-
-def _queues_table(rows: Sequence[tuple[Any, ...]]) -> Table:
-    columns = (
-        Column("brokerName"),
-        Column("topic"),
-        Column("queueId", Unit.PLACE),
-        Column("messages", Unit.COUNT),
-        Column("firstOffset", Unit.PLACE),
-        Column("endOffset", Unit.PLACE),
-        Column("withoutMessage", Unit.COUNT),
-    )
-    worst = sorted(rows, key=lambda row: (-row[6], -row[3]))[:WORST]
-    shown: list[tuple[Cell, ...]] = [row[: len(columns)] for row in worst]
-    return Table("queues", "Queues in the log, those that lack offsets first", columns, shown, len(rows))
+REPORT: Final = (
+    Shown("findings", "What is wrong", names_of(FINDINGS), is_finding=True),
+    Shown("queues", "Queues in the log, those that lack offsets first", names_of(QUEUES)[:7]),
+)
 
 
 def _plots(found: Sequence[StoreAudit], files: Sequence[tuple[Any, ...]]) -> list[Plot]:

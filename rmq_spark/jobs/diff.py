@@ -20,9 +20,9 @@ from rmq_spark.jobs.diff_passes import DIFFERS, ONLY_FIRST, ONLY_SECOND, Compare
 from rmq_spark.jobs.diff_ranges import BEHIND, LATER, LOST, NO_QUEUE, QUEUE
 from rmq_spark.kept import Keep, keeping, keeps
 from rmq_spark.measuring import WORST, source_of
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, silent, watched
-from rmq_spark.tables import Shown, tables_of, unit_of
+from rmq_spark.tables import Shown, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,8 +57,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             found.ranges.groupBy("outcome", "side").agg(F.count("*").alias("queues"), F.sum("count").alias("count")).collect()
         )
         queues = found.queues.count()
-        tables = [_messages_table(found, sum(counts.values()))]
-        tables += tables_of(REPORT, {"ranges": found.ranges, "queues": found.queues})
+        shown = {"messages": _messages(found), "ranges": found.ranges, "queues": found.queues}
+        tables = tables_of(REPORT, shown, messages=sum(counts.values()))
     ends = [row for row in by_range if row["outcome"] in (BEHIND, LATER)]
     lost = [row for row in by_range if row["outcome"] not in (BEHIND, LATER)]
     is_clean = not found.different_blocks and not lost and (not ends or bool(given["common"]))
@@ -98,16 +98,10 @@ PROBLEMS: Final = {
 }
 
 
-def _column(name: str) -> Column:
-    return Column(name, unit_of(name))
-
-
-def _messages_table(found: Compared, total: int) -> Table:
-    names = ("brokerName", "topic", "queueId", "queueOffset", "outcome", "fields", "physicalOffset", "otherPhysicalOffset")
-    columns = tuple(map(_column, (*names, "propertyNames")))
-    worst = found.messages.orderBy(*QUEUE, "queueOffset").limit(WORST).collect()
-    rows = [(*(row[name] for name in names), different_properties(row["properties"], row["otherProperties"])) for row in worst]
-    return Table("messages", "messages that differ", columns, [*rows], total, is_finding=True)
+def _messages(found: Compared) -> list[dict[str, Any]]:
+    """Those that are shown."""
+    worst = [row.asDict() for row in found.messages.orderBy(*QUEUE, "queueOffset").limit(WORST).collect()]
+    return [{**row, "propertyNames": different_properties(row["properties"], row["otherProperties"])} for row in worst]
 
 
 def different_properties(one: bytes | None, other: bytes | None) -> str | None:
@@ -120,6 +114,12 @@ def different_properties(one: bytes | None, other: bytes | None) -> str | None:
 
 
 REPORT: Final = (
+    Shown(
+        "messages",
+        "messages that differ",
+        (*QUEUE, "queueOffset", "outcome", "fields", "physicalOffset", "otherPhysicalOffset", "propertyNames"),
+        is_finding=True,
+    ),
     Shown(
         "ranges",
         "what one lacks at an end of a queue",

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter
 from rmq_spark.jobs import Job, Source
-from rmq_spark.measuring import WORST, source_of
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.measuring import source_of
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.tables import Shown, names_of, rows_of, tables_of
 from rmq_spark.work import Given, Work, of_text
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ FIELDS: Final = {
 """Parameter -> field of `FileOptions`."""
 ENTRIES_AT_ONCE: Final = 256
 """Of the manifest, read by one task."""
+_CORRUPT: Final = "brokerName string, startPhysicalOffset long, endPhysicalOffset long, corruptRows long"
+_DIRECTORIES: Final = "directory string, rows long, files long, bytes long"
+REPORT: Final = (
+    Shown("corrupt", "Stretches of log with what is no sound message", names_of(_CORRUPT), is_finding=True),
+    Shown("partitions", "Directories", names_of(_DIRECTORIES)),
+)
 TOP: Final = 20
 """Bars of the plot."""
 
@@ -177,28 +184,15 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
             Figure("verifiedRows", "rows counted twice", summary.verified_rows),
             Figure("to", "at", prepared.job.to, Unit.TEXT),
         ],
-        tables=[
-            Table(
-                "corrupt",
-                "Stretches of log with what is no sound message",
-                (
-                    Column("brokerName"),
-                    Column("startPhysicalOffset", Unit.PLACE),
-                    Column("endPhysicalOffset", Unit.PLACE),
-                    Column("corruptRows", Unit.COUNT),
-                ),
-                [(one.broker_name, one.start, one.end, one.corrupt_rows) for one in finished.worst[:WORST]],
-                finished.damaged,
-                is_finding=True,
-            ),
-            Table(
-                "partitions",
-                "Directories",
-                (Column("directory"), Column("rows", Unit.COUNT), Column("files", Unit.COUNT), Column("bytes", Unit.BYTES)),
-                [(name, *sums) for name, sums in partitions[:WORST]],
-                len(partitions),
-            ),
-        ],
+        tables=tables_of(
+            REPORT,
+            {
+                "corrupt": rows_of([(one.broker_name, one.start, one.end, one.corrupt_rows) for one in finished.worst], _CORRUPT),
+                "partitions": rows_of([(name, *sums) for name, sums in partitions], _DIRECTORIES),
+            },
+            corrupt=finished.damaged,
+            partitions=len(partitions),
+        ),
         plots=[Plot("Messages by directory", bars=[(name, sums[0]) for name, sums in partitions[:TOP]], y_unit=Unit.COUNT)],
         notes=notes,
         frames={"files": manifest_frame(spark, prepared.job.to, finished)},

@@ -30,14 +30,13 @@ from rmq_spark.known import brokers_of
 from rmq_spark.local import local
 from rmq_spark.measuring import (
     OF_LOG_ONLY,
-    WORST,
     lenient,
     small_table,
     source_of,
     unreadable,
     without,
 )
-from rmq_spark.outcome import Cell, Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import refuse_ranges
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import Shown, tables_of
@@ -289,8 +288,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     if bare:
         more = f"; {verdict}" if len(bare) < len(brokers) else ""
         verdict = f"nothing is known of {', '.join(bare)}: no consumerOffset.json{more}"
-    found, of_groups, behind = tables_of(REPORT, {"lag": every, "groups": groups}, findings=wrong, groups=total["groups"])
-    bars = [one for one in of_groups.bars("group", "lag") if one[1]]
+    shown = {"lag": every, "unreadable": [{"position": line} for line in spoilt], "groups": groups}
+    tables = tables_of(REPORT, shown, findings=wrong, groups=total["groups"])
+    bars = [one for one in tables[2].bars("group", "lag") if one[1]]
     return Outcome(
         "lag",
         verdict,
@@ -310,21 +310,11 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             Figure("gone", "positions of topics that are gone", total[GONE] or 0),
             Figure("unreadable", "positions that cannot be read", len(spoilt)),
         ],
-        tables=[
-            found,
-            _spoilt(spoilt),
-            of_groups,
-            behind,
-        ],
+        tables=tables,
         plots=[Plot("Messages behind, by group", bars=bars[:BARS])],
         notes=_notes(total, given),
         frames={"lag": every, "groups": groups},
     )
-
-
-def _spoilt(lines: list[str]) -> Table:
-    rows: list[tuple[Cell, ...]] = [(line,) for line in lines[:WORST]]
-    return Table("unreadable", "Positions that cannot be read", (Column("position"),), rows, len(lines), True)
 
 
 def _notes(total: Any, given: dict[str, Any]) -> list[str]:
@@ -378,6 +368,7 @@ REPORT: Final = (
         "isFinding",
         is_finding=True,
     ),
+    Shown("unreadable", "Positions that cannot be read", ("position",), is_finding=True),
     Shown("groups", "Groups, the worst first", GROUP_COLUMNS, ("lag desc", "brokerName", "group")),
     Shown("queues", "Queues with something left to read", QUEUE_COLUMNS, _WORST_FIRST, "lag", "lag > 0"),
 )

@@ -39,7 +39,7 @@ from rmq_spark.measuring import (
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import Shown, table_of, tables_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire import property_names as prop
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 from rmq_wire.sys_flag import TRANSACTION_COMMIT
@@ -179,6 +179,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     classes = collected(quantiles(found, ("class",)).orderBy(F.desc("messages")))
     plain = next((row for row in classes if row["class"] == PLAIN), {})
     queues = quantiles(found, KEY)
+    longest = [row for row in rows if row["latencyMs"] > late_ms] if late else rows
+    tables = tables_of(REPORT, {"classes": classes, "queues": queues, "worst": longest}, worst=late or len(rows))
+    tables[2].is_finding = bool(late)
     verdict = f"{late or 'no'} plain messages took longer than {limit}" if limit is not None else "measured"
     outcome = Outcome(
         "latency",
@@ -192,18 +195,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             Figure("clockSkew", "stored before they were born", skewed),
             *([Figure("late", f"longer than {limit}", late)] if limit is not None else []),
         ],
-        tables=[
-            table_of("classes", "Born to stored, by class", ("class", *_MEASURES), classes, len(classes)),
-            *tables_of(REPORT, {"queues": queues}),
-            table_of(
-                "worst",
-                "The longest",
-                _WORST,
-                [row for row in rows if row["latencyMs"] > late_ms] if late else rows,
-                late or len(rows),
-                bool(late),
-            ),
-        ],
+        tables=tables,
         plots=_plots(found, window_ms(given["window"], extent(source)[1])),
         notes=_notes(source, given, total),
         frames={
@@ -254,7 +246,7 @@ def _report_clocks(looked_at: DataFrame, outcome: Outcome) -> None:
     address = F.regexp_replace("bornHost", ":[0-9]+$", "").alias("bornHost")
     ahead = looked_at.where("latencyMs < 0").groupBy(address)
     by_host = ahead.agg(F.count("*").alias("messages"), (-F.min("latencyMs")).alias("maxAheadMs"))
-    outcome.tables += tables_of(CLOCKS, {"clockSkew": by_host})
+    outcome.tables += tables_of(REPORT, {"clockSkew": by_host})
     outcome.frames["clockSkew"] = by_host
 
 
@@ -288,7 +280,7 @@ def _report_consumption(
             Unit.RATIO,
         ),
     ]
-    outcome.tables.append(table_of("consumption", "Stored to consumed, by group", _CONSUMPTION, rows, len(rows)))
+    outcome.tables += tables_of(REPORT, {"consumption": rows})
     outcome.frames.update({"consumption": deliveries, "consumptionByGroup": groups})
     kinds_text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     outcome.notes.append(f"message trace: {kinds_text}; waitMs is of first deliveries, by the consumers' clocks")
@@ -324,23 +316,6 @@ def _plots(found: DataFrame, window: int) -> list[Plot]:
 
 
 _MEASURES: Final = ("messages", "minMs", "meanMs", *map(quantile_name, QUANTILES), "maxMs", "clockSkew")
-REPORT: Final = (
-    Shown(
-        "queues",
-        "Plain messages, by queue",
-        (*KEY[:3], *_MEASURES),
-        (f"{quantile_name(0.99)} desc", *KEY),
-        where=f"class = '{PLAIN}'",
-    ),
-)
-CLOCKS: Final = (
-    Shown(
-        "clockSkew",
-        "Producers whose clock is ahead of the broker's",
-        ("bornHost", "messages", "maxAheadMs"),
-        ("maxAheadMs desc", "bornHost"),
-    ),
-)
 _WORST: Final = (
     "brokerName",
     "topic",
@@ -367,6 +342,24 @@ _CONSUMPTION: Final = (
     "costMsP50",
     "costMsP99",
     "costMsMax",
+)
+REPORT: Final = (
+    Shown("classes", "Born to stored, by class", ("class", *_MEASURES)),
+    Shown(
+        "queues",
+        "Plain messages, by queue",
+        (*KEY[:3], *_MEASURES),
+        (f"{quantile_name(0.99)} desc", *KEY),
+        where=f"class = '{PLAIN}'",
+    ),
+    Shown("worst", "The longest", _WORST),
+    Shown(
+        "clockSkew",
+        "Producers whose clock is ahead of the broker's",
+        ("bornHost", "messages", "maxAheadMs"),
+        ("maxAheadMs desc", "bornHost"),
+    ),
+    Shown("consumption", "Stored to consumed, by group", _CONSUMPTION),
 )
 
 

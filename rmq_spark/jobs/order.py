@@ -37,7 +37,7 @@ from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import Picking, columns_of, named
 from rmq_spark.previous import hot_buckets, stretch_of, with_previous
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import Shown, table_of, tables_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire.implied.topics import COPY_PREFIXES
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ BY_TOPIC: Final = ("kind", "topic", "breaks", "keys")
 _BEFORE: Final = """concat(previous.brokerName, '/', previous.queueId, ':', previous.queueOffset, '@', previous.physicalOffset,
     if(previous.sequence is null, '', concat(' #', previous.sequence))) as before"""
 REPORT: Final = (
+    Shown("topics", "Breaks by topic", BY_TOPIC, units={"keys": Unit.COUNT}),
     Shown(
         "breaks",
         "Where order breaks",
@@ -221,10 +222,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     notes += [] if given["sequence"] else ["no --sequence: whether messages of a key follow each other was not looked at"]
     verdict = ", ".join(f"{label}: {wrong[kind]}" for kind, label in zip(KINDS, labels, strict=True) if kind in wrong)
     topics = sorted(({**row.asDict(), "topic": row["topic"] or ""} for row in sums), key=lambda row: -row["breaks"])
-    tables = [
-        table_of("topics", "Breaks by topic", BY_TOPIC, topics, len(topics), units={"keys": Unit.COUNT}),
-        *tables_of(REPORT, {"breaks": found}, breaks=sum(counts.values())),
-    ]
+    tables = tables_of(REPORT, {"topics": topics, "breaks": found}, breaks=sum(counts.values()))
     plots = [Plot("Breaks by kind", [(kind, float(count)) for kind, count in counts.items()])] if wrong else []
     verdict = verdict or f"clean: {tags.get('keyed', 0)} sharded messages, all in order"
     met = None if tags else 0

@@ -28,7 +28,7 @@ from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.picking import options_of, refuse_ranges
 from rmq_spark.progress import progress_of
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import Shown, table_of, tables_of
+from rmq_spark.tables import Shown, tables_of
 from rmq_wire.names import TRANS_GROUP
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ LATE: Final = ("kind", "brokerName", "topic", "level", "uniqKey", "physicalOffse
 REPORT: Final = (
     Shown("topics", "Still to come, by topic", BY_TOPIC, ("overdue desc", "waiting desc", "kind", "topic")),
     Shown("overdue", "Overdue", OVERDUE, ("overdueMs desc",), "pending", "isOverdue", is_finding=True),
+    Shown("lateness", "How late the delivered ones came", LATENESS),
     Shown("late", "Delivered too late", LATE, ("latenessMs desc",), is_finding=True),
 )
 
@@ -175,9 +176,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         *(Figure(name, label, states.get(state, 0)) for name, label, state in ENDS),
     ]
     came = [{**row.asDict(), "median": row["quantiles"][0], "p99": row["quantiles"][1]} for _, row in sorted(lateness.items())]
-    frames = {"topics": by_topic, "pending": waiting, "late": late}
-    topics, worst, latest = tables_of(REPORT, frames, overdue=overdue, late=late_count)
-    tables = [topics, worst, table_of("lateness", "How late the delivered ones came", LATENESS, came, len(came)), latest]
+    shown = {"topics": by_topic, "pending": waiting, "lateness": came, "late": late}
+    tables = tables_of(REPORT, shown, overdue=overdue, late=late_count)
     notes = [f"{damaged} places of the log could not be read: promises and copies may be missing"] if damaged else []
     wrong = [f"{overdue} overdue"] if overdue else []
     wrong += [f"{late_count} delivered too late"] if late_count else []

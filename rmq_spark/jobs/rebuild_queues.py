@@ -21,9 +21,11 @@ from rmq_spark.arguments import Parameter
 from rmq_spark.jobs import RANGE, Job, Source
 from rmq_spark.jobs.rebuild_rounds import build
 from rmq_spark.kept import Keep, keeps
+from rmq_spark.local import local
 from rmq_spark.measuring import WORST, source_of
-from rmq_spark.outcome import Column, Figure, Outcome, Plot, Table, Unit
+from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, silent, watched
+from rmq_spark.tables import Rows, Shown, rows_of, tables_of
 from rmq_spark.work import Given, Work
 
 if TYPE_CHECKING:
@@ -41,6 +43,28 @@ MEANING: Final = {
     "deleted topic": "of topics that are not in topics.json any more: made, since their messages are in the log",
     "before the log": "of the store lead only to messages that retention took: not made",
 }
+QUEUES: Final = (
+    "brokerName string, topic string, queueId int, kind string, units long, firstOffset long, lastOffset long, bytes long, "
+    "bridged long, lives int, breaks int, dropped long"
+)
+_QUEUE: Final = ("brokerName", "topic", "queueId")
+_LIVES: Final = ("bridged", "lives", "breaks", "dropped", "breakPhysicalOffset")
+_DIFFERENCE: Final = ("differentUnits", "firstDifferentOffset", "field", "storePhysicalOffset", "rebuiltPhysicalOffset")
+REPORT: Final = (
+    Shown(
+        "differences",
+        "queues that differ, and where first",
+        (*_QUEUE, "outcome", *_DIFFERENCE),
+        ("differentUnits desc", "topic", "queueId"),
+        is_finding=True,
+    ),
+    Shown("queues", "the largest queues", (*_QUEUE, "units", "firstOffset", "lastOffset", "bytes")),
+    Shown(
+        "broken",
+        "queues with offsets that no message has, or that began anew",
+        (*_QUEUE, *_LIVES, "firstOffset", "lastOffset"),
+    ),
+)
 TOP: Final = 20
 """Bars of the plot."""
 
@@ -75,46 +99,14 @@ def check_comparable(given: Mapping[str, Any]) -> None:
 
 def frame_of(spark: SparkSession, made: Iterable[Made]) -> DataFrame:
     """A row for each queue."""
+    return local(spark, [_row(one, key, queue) for one in made for key, queue in sorted(one.queues.items())], QUEUES)
 
-    import pyarrow as pa
 
-    from rmq_spark.types import spark_type_of_schema
-
-    schema = pa.schema(
-        [
-            ("brokerName", pa.string()),
-            ("topic", pa.string()),
-            ("queueId", pa.int32()),
-            ("kind", pa.string()),
-            ("units", pa.int64()),
-            ("firstOffset", pa.int64()),
-            ("lastOffset", pa.int64()),
-            ("bytes", pa.int64()),
-            ("bridged", pa.int64()),
-            ("lives", pa.int32()),
-            ("breaks", pa.int32()),
-            ("dropped", pa.int64()),
-        ]
-    )
-    rows = [
-        (
-            one.plan.store.broker_name,
-            key.topic,
-            key.queue_id,
-            key.kind.value,
-            queue.units,
-            queue.start,
-            queue.end - 1,
-            one.bytes[key],
-            queue.bridged,
-            queue.lives,
-            queue.breaks,
-            queue.dropped,
-        )
-        for one in made
-        for key, queue in sorted(one.queues.items())
-    ]
-    return spark.createDataFrame(rows, spark_type_of_schema(schema))
+def _row(one: Made, key: Key, queue: Settled) -> tuple[Any, ...]:
+    """As `QUEUES`."""
+    places = (queue.units, queue.start, queue.end - 1, one.bytes[key])
+    lives = (queue.bridged, queue.lives, queue.breaks, queue.dropped)
+    return one.plan.store.broker_name, key.topic, key.queue_id, key.kind.value, *places, *lives
 
 
 # --- comparing
@@ -170,7 +162,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
         Figure("damagedBytes", "bytes of the log that are no message", damaged, Unit.BYTES),
     ]
     outcome.frames["queues"] = partial(frame_of, spark, made)
-    outcome.tables = [_largest(queues), _special(queues)]
+    special = _special(queues)
+    outcome.tables = tables_of(REPORT, _shown(queues), queues=len(queues), broken=len(special))
+    outcome.tables[-1].is_finding = any(row[2].bridged or row[2].breaks for row in special)
     outcome.plots = [_plot(queues)]
     outcome.notes = _notes(made, given)
     if given["compare"]:
@@ -204,25 +198,12 @@ def _compare(
     rows = keep(compared(spark, options, made))
     with watched(spark, "compare with the store's queues", progress):
         counts = {row["outcome"]: row["count"] for row in rows.groupBy("outcome").count().collect()}
-        worst = rows.where(~F.col("outcome").isin(*SOUND)).orderBy(F.desc("differentUnits"), "topic", "queueId").limit(WORST)
-        wrong = worst.collect()
-    bad = sum(count for name, count in counts.items() if name not in SOUND)
+        bad = sum(count for name, count in counts.items() if name not in SOUND)
+        [differences] = tables_of(REPORT, {"differences": rows.where(~F.col("outcome").isin(*SOUND))}, differences=bad)
     outcome.frames["comparison"] = rows
     outcome.figures += [Figure("comparedQueues", "queues compared", sum(counts.values()))]
     outcome.figures += [Figure("differentQueues", "of them different or missing", bad)]
-    columns = (
-        Column("brokerName"),
-        Column("topic"),
-        Column("queueId", Unit.PLACE),
-        Column("outcome"),
-        Column("differentUnits", Unit.COUNT),
-        Column("firstDifferentOffset", Unit.PLACE),
-        Column("field"),
-        Column("storePhysicalOffset", Unit.PLACE),
-        Column("rebuiltPhysicalOffset", Unit.PLACE),
-    )
-    shown = [tuple(row[column.name] for column in columns) for row in wrong]
-    outcome.tables.insert(0, Table("differences", "queues that differ, and where first", columns, shown, bad, is_finding=True))
+    outcome.tables.insert(0, differences)
     for name, count in sorted(counts.items()):
         if name in SOUND and name != "equal":
             outcome.notes.append(f"{count} queue(s) {MEANING[name]}")
@@ -230,62 +211,28 @@ def _compare(
     return [f"{bad} queues differ from the store's"] if bad else []
 
 
-Rows = Sequence[tuple["Made", "Key", "Settled"]]
+Queues = Sequence[tuple["Made", "Key", "Settled"]]
 
 
-def _largest(queues: Rows) -> Table:
-    columns = (
-        Column("brokerName"),
-        Column("topic"),
-        Column("queueId", Unit.PLACE),
-        Column("units", Unit.COUNT),
-        Column("firstOffset", Unit.PLACE),
-        Column("lastOffset", Unit.PLACE),
-        Column("bytes", Unit.BYTES),
-    )
-    most = sorted(queues, key=lambda row: (-row[2].units, row[1]))[:WORST]
-    rows = [
-        (one.plan.store.broker_name, key.topic, key.queue_id, queue.units, queue.start, queue.end - 1, one.bytes[key])
-        for one, key, queue in most
-    ]
-    return Table("queues", "the largest queues", columns, [*rows], len(queues))
+def _special(queues: Queues) -> Queues:
+    """As a queue should not be."""
+    return [row for row in queues if row[2].bridged or row[2].lives > 1]
 
 
-def _special(queues: Rows) -> Table:
-    columns = (
-        Column("brokerName"),
-        Column("topic"),
-        Column("queueId", Unit.PLACE),
-        Column("bridged", Unit.COUNT),
-        Column("lives", Unit.COUNT),
-        Column("breaks", Unit.COUNT),
-        Column("dropped", Unit.COUNT),
-        Column("breakPhysicalOffset", Unit.PLACE),
-        Column("firstOffset", Unit.PLACE),
-        Column("lastOffset", Unit.PLACE),
-    )
-    special = [row for row in queues if row[2].bridged or row[2].lives > 1]
-    rows = [
-        (
-            one.plan.store.broker_name,
-            key.topic,
-            key.queue_id,
-            queue.bridged,
-            queue.lives,
-            queue.breaks,
-            queue.dropped,
-            queue.break_physical if queue.breaks else None,
-            queue.start,
-            queue.end - 1,
-        )
-        for one, key, queue in sorted(special, key=lambda row: (-row[2].breaks, -row[2].bridged, row[1]))[:WORST]
-    ]
-    title = "queues with offsets that no message has, or that began anew"
-    is_finding = any(row[2].bridged or row[2].breaks for row in special)
-    return Table("broken", title, columns, [*rows], len(special), is_finding=is_finding)
+def _shown(queues: Queues) -> dict[str, Rows]:
+    """What the report shows of them."""
+    largest = sorted(queues, key=lambda row: (-row[2].units, row[1]))[:WORST]
+    broken = sorted(_special(queues), key=lambda row: (-row[2].breaks, -row[2].bridged, row[1]))[:WORST]
+    return {
+        "queues": rows_of([_row(*one) for one in largest], QUEUES),
+        "broken": [
+            {**row, "breakPhysicalOffset": one[2].break_physical if one[2].breaks else None}
+            for one, row in zip(broken, rows_of([_row(*one) for one in broken], QUEUES), strict=True)
+        ],
+    }
 
 
-def _plot(queues: Rows) -> Plot:
+def _plot(queues: Queues) -> Plot:
     by_topic: Counter[str] = Counter()
     for _, key, queue in queues:
         by_topic[key.topic] += queue.units

@@ -36,7 +36,7 @@ from rmq_spark.measuring import (
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
-from rmq_spark.tables import Shown, table_of, tables_of
+from rmq_spark.tables import Shown, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,12 +209,9 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             Figure("keys", "keys counted", key_count),
             Figure("producers", "producers", hosts.select("bornHost").distinct().count()),
         ],
-        tables=[
-            table_of("findings", "Topics that are too uneven", _TOPIC_COLUMNS, hot, len(hot), True),
-            table_of("topics", "Topics, the most uneven first", _TOPIC_COLUMNS, topics, len(topics)),
-            table_of("queues", "Hot queues", (*QUEUE, "messages", "bytes", "share", "minSize", "maxSize"), held, len(held)),
-            *tables_of(REPORT, frames, keys=key_count, heavyKeys=key_count),
-        ],
+        tables=tables_of(
+            REPORT, {**frames, "findings": hot, "topics": topics, "queues": held}, keys=key_count, heavyKeys=key_count
+        ),
         plots=_plots(held, course, window_ms(given["window"], extent(source)[1])),
         notes=_notes(source, given, missed, unreadable),
         frames=frames,
@@ -297,6 +294,9 @@ BARS, LINES = 20, 4
 _TOPIC_COLUMNS: Final = (*TOPIC, "queues", "messages", "bytes", "meanSize", "maxMean", "gini")
 _COUNTS: Final = ("messages", "bytes")
 REPORT: Final = (
+    Shown("findings", "Topics that are too uneven", _TOPIC_COLUMNS, is_finding=True),
+    Shown("topics", "Topics, the most uneven first", _TOPIC_COLUMNS),
+    Shown("queues", "Hot queues", (*QUEUE, *_COUNTS, "share", "minSize", "maxSize")),
     Shown("keys", "Most frequent keys", (*TOPIC, "key", *_COUNTS), ("messages desc", "bytes desc", *TOPIC, "key")),
     Shown("heavyKeys", "Heaviest keys", (*TOPIC, "key", *_COUNTS), ("bytes desc", *TOPIC, "key"), "keys"),
     Shown("producers", "Producers", (*TOPIC, "bornHost", *_COUNTS), ("messages desc", *TOPIC, "bornHost")),
