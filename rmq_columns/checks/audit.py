@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from rmq_columns.checks.findings import Finding, Findings
-from rmq_columns.checks.index import IndexState
+from rmq_columns.checks.index import IndexState, IndexTold
 from rmq_columns.checks.log import check_log
 from rmq_columns.checks.meeting import Bounds
 from rmq_columns.checks.queues import Key, QueueState, Told
@@ -51,9 +51,11 @@ class Sharing:
 
 SmallPiece = Sequence[tuple[int, "QueueTask | IndexTask"]]
 """(number of the store, a queue or an index file)"""
-Answer = tuple[int, "QueueState | Told | IndexState", Findings]
+Answer = tuple[int, "QueueState | Told | IndexState | IndexTold", Findings]
 MANY_QUEUES: Final = 5_000
-"""What is known of so many is sent to everybody who reads the log; of more, queue units and messages meet elsewhere."""
+MANY_INDEX_FILES: Final = 16
+"""What is known of so many (40 KB of an index file of the usual size) is sent to everybody who reads the log; of more, queue
+units and index entries meet messages elsewhere."""
 LogPiece = tuple[int, Sequence[LogPart]]
 """(number of the store, parts of its log)"""
 
@@ -66,11 +68,11 @@ class Reducer(Protocol):
         ...
 
     def check_queues(self, pieces: Sequence[SmallPiece], known: Sequence[Known]) -> Sequence[list[Answer]]:
-        """As `check_small`, of whose queues only is told what they are together: what is known of each stays here."""
+        """As `check_small`, but of queues and index files is told what they are together: what is known of each stays here."""
         ...
 
     def meet(self, number: int, recut: Collection[int], known: Known) -> Elsewhere:
-        """Bring messages and queue units of one store together."""
+        """Bring messages, queue units and index entries of one store together."""
         ...
 
     def bounds(self, number: int) -> dict[Key, Bounds]:
@@ -122,7 +124,8 @@ def audit(options: Options, scope: Scope, run: Run, pieces: int = 0, reducer: Re
         size = sum(file.size for one in stores for file in one.listed.files.log)
         options = replace(options, split_bytes=min(max(-(-size // pieces), PIECE_BYTES_MIN), PIECE_BYTES_MAX))
     queues = sum(len(one.listed.files.queues) + len(one.listed.files.batch_queues) for one in stores if one.found.compared[0])
-    far = reducer if queues > MANY_QUEUES else None
+    index = sum(len(one.listed.files.index) for one in stores if one.found.compared[1])
+    far = reducer if queues > MANY_QUEUES or index > MANY_INDEX_FILES else None
     _queues_and_index(stores, options, pieces, run if far is None else far)
     parts = log_parts(options, [one.listed for one in stores])
     _logs(stores, parts, options.split_bytes, run if reducer is None else reducer, is_far=far is not None)
@@ -156,9 +159,9 @@ class _Store:
         self.whole.judge(self.listed.topics, sums)
 
     def meet(self, number: int, far: Reducer) -> None:
-        """Messages and queue units that are elsewhere."""
-        if self.found.compared[0]:
-            self.whole.take_met(far.meet(number, self.recut, replace(self.whole.known(is_far=True), index=[])))
+        """Messages, queue units and index entries that are elsewhere."""
+        if any(self.found.compared):
+            self.whole.take_met(far.meet(number, self.recut, self.whole.known(is_far=True)))
 
     def finish(self, number: int, far: Reducer | None) -> StoreAudit:
         found, whole = self.found, self.whole
@@ -194,17 +197,21 @@ def _queues_and_index(stores: Sequence[_Store], options: Options, count: int, ru
     )
     answers = [answer for piece in of_pieces for answer in piece]
     index: list[list[tuple[IndexState, Findings]]] = [[] for _ in stores]
+    together = [IndexTold() for _ in stores]
     for number, state, findings in answers:
         if isinstance(state, IndexState):
             index[number].append((state, findings))
+        elif isinstance(state, IndexTold):
+            together[number].merge(state)
+            stores[number].whole.findings.merge(findings)
         elif isinstance(state, Told):
             stores[number].whole.take_told(state, findings)
         else:
             stores[number].whole.take_queue(state, findings)
-    for one, found in zip(stores, index, strict=True):
+    for one, found, told in zip(stores, index, together, strict=True):
         one.whole.hold_queues_against_the_end(partial(_last_file, one.listed, options))
         if one.found.compared[1]:
-            one.whole.take_index(found)
+            one.whole.take_index(found) if callable(run) else one.whole.take_index_told(told)
 
 
 def check_small(piece: Sequence[tuple[int, QueueTask | IndexTask]]) -> list[tuple[int, QueueState | IndexState, Findings]]:

@@ -9,7 +9,8 @@ Source: `IndexFile`, `IndexHeader` of the reference.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ RUN_ENTRIES: Final = 1 << 18
 FENCE_ENTRIES: Final = 4096
 """Entries between two fence posts."""
 ODD_KEPT_MAX: Final = 256
+OFFSET_END: Final = 1 << 62
+"""Behind every physical offset."""
 GUESS_FILES_MAX: Final = 8
 COUNT_AT: Final = index.HEADER_FLAT.at["index_count"]
 
@@ -54,6 +57,61 @@ class IndexState:
     is_gone: bool = False
     """deleted since the store was listed"""
 
+    @property
+    def has_entries(self) -> bool:
+        """That can be looked at."""
+        return self.geometry is not None and self.count > 1
+
+
+@dataclass
+class IndexTold:
+    """What is known of some index files together, or of all of a store."""
+
+    files: int = 0
+    entries: int = 0
+    first_offset: int = OFFSET_END
+    """the smallest physical offset of an entry, and the largest"""
+    last_offset: int = -1
+    has_entries: bool = False
+    is_ordered: bool = True
+    is_empty: bool = True
+    """no entry is in any of them; one whose slots are not known may have some"""
+    gone: list[str] = field(default_factory=list)
+    """names of those that were deleted since the store was listed"""
+    first_there: str | None = None
+    """the first name of those that were not"""
+
+    def take(self, one: IndexState) -> None:
+        """One file more."""
+        self.files += 1
+        self.entries += max(one.count - 1, 0)
+        self.is_empty = self.is_empty and one.count <= 1 and (one.geometry is not None or one.end_timestamp == 0)
+        if one.is_gone:
+            self.gone.append(one.file.name)
+        elif self.first_there is None or one.file.name < self.first_there:
+            self.first_there = one.file.name
+        if one.has_entries:
+            self.first_offset, self.last_offset = min(self.first_offset, one.first_offset), max(self.last_offset, one.last_offset)
+            self.has_entries, self.is_ordered = True, self.is_ordered and one.is_ordered
+
+    def merge(self, other: IndexTold) -> None:
+        """What was told of some others."""
+        self.files += other.files
+        self.entries += other.entries
+        self.first_offset, self.last_offset = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
+        self.has_entries = self.has_entries or other.has_entries
+        self.is_ordered, self.is_empty = self.is_ordered and other.is_ordered, self.is_empty and other.is_empty
+        self.gone += other.gone
+        self.first_there = min((one for one in (self.first_there, other.first_there) if one is not None), default=None)
+
+    def expired(self) -> list[str]:
+        """Names of the oldest files, where they are gone: retention took them."""
+        return [name for name in self.gone if self.first_there is None or name < self.first_there]
+
+    def compares(self, settled: bool) -> bool:
+        """Whether entries can be held against the log.  Of those out of order, which is said already, the place is unknown."""
+        return self.is_ordered and (self.has_entries or (settled and self.files > 0 and self.is_empty))
+
 
 def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: bool) -> tuple[IndexState, Findings]:
     """size: what index files of this store have.  slots: maxHashSlotNum when it is known.
@@ -62,20 +120,29 @@ def check_index_file(file: CheckedFile, size: int, slots: int | None, settled: b
     the next start mends.
     """
     state, findings = IndexState(file), Findings()
+    deque(walked(file, size, slots, settled, state, findings), maxlen=0)
+    return state, findings
+
+
+def walked(
+    file: CheckedFile, size: int, slots: int | None, settled: bool, state: IndexState, findings: Findings
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """As `check_index_file`, into state and findings; gives of some entries, in order, the number of the first of them and the
+    physical offsets where they belong.
+    """
     if file.size != size:
         findings.add("index-file-size", file.name, NOWHERE, f"{file.size} bytes instead of {size}")
     try:
         with file.open() as reader:
             head = records(reader.read(0, INDEX_HEADER.itemsize), INDEX_HEADER)
             if len(head):
-                _check(file, reader, head[0], size, slots, settled, state, findings)
+                yield from _checked(file, reader, head[0], size, slots, settled, state, findings)
     except CannotLook as reason:
         state.is_gone = isinstance(reason, FileGone)
         findings.add("file-unreadable", file.name, NOWHERE, str(reason))
-    return state, findings
 
 
-def _check(
+def _checked(
     file: CheckedFile,
     reader: File,
     head: Any,
@@ -84,7 +151,7 @@ def _check(
     settled: bool,
     state: IndexState,
     findings: Findings,
-) -> None:
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     state.begin_timestamp, state.end_timestamp = int(head["begin_timestamp"]), int(head["end_timestamp"])
     geometry = _geometry(reader, head, size, slots)
     if geometry is None:
@@ -101,7 +168,7 @@ def _check(
     state.count = _written(reader, geometry, count)
     if state.count != count:
         findings.add("index-count", file.name, COUNT_AT, f"counts {count}, entries end with {state.count - 1}")
-    _Chains(file, reader, geometry, state, findings).run(head, settled)
+    yield from _Chains(file, reader, geometry, state, findings).run(head, settled)
 
 
 def _written(reader: File, geometry: Geometry, count: int) -> int:
@@ -141,14 +208,14 @@ class _Chains:
         self._previous_offset = -1
         self._fences: list[npt.NDArray[np.int64]] = []
 
-    def run(self, head: Any, settled: bool) -> None:
+    def run(self, head: Any, settled: bool) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         number = 1
         while number < self._state.count:
             entries = self._read(number, min(RUN_ENTRIES, self._state.count - number))
             if not len(entries):
                 break
             self._links(entries, number)
-            self._order(entries, number)
+            yield number, self._order(entries, number)
             number += len(entries)
         self._state.fences = np.concatenate(self._fences) if self._fences else np.empty(0, np.int64)
         if settled:
@@ -183,7 +250,8 @@ class _Chains:
                 self._findings.add(code, self._file.name, self._at(int(numbers[row])), text, len(rows))
         self._newest[slots] = numbers
 
-    def _order(self, entries: Records, number: int) -> None:
+    def _order(self, entries: Records, number: int) -> npt.NDArray[np.int64]:
+        """Where they belong: of those out of order, where the one before is."""
         offsets = entries["physical_offset"].astype(np.int64)
         if self._state.first_offset < 0:
             self._state.first_offset = int(offsets[0])
@@ -203,6 +271,7 @@ class _Chains:
         self._state.last_offset = self._previous_offset
         first = -(number - 1) % FENCE_ENTRIES
         self._fences.append(clean[first::FENCE_ENTRIES])
+        return clean
 
     def _slots(self) -> None:
         per_run = RUN_ENTRIES

@@ -16,9 +16,8 @@ import numpy as np
 
 from rmq_columns.checks.entries import IndexCheck
 from rmq_columns.checks.findings import NOWHERE
-from rmq_columns.checks.meeting import Recorded
+from rmq_columns.checks.meeting import Recorded, RecordedKeys
 from rmq_columns.checks.places import Places
-from rmq_columns.checks.queues import Key
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogPart, LogReport
 from rmq_columns.checks.sequence import Grouped, Sequences, grouped
 from rmq_columns.checks.topics import Topics
@@ -63,7 +62,7 @@ def check_log(part: LogPart, known: Known) -> LogReport:
     finally:
         check.close()
     report.edges = check.sequences.edges()
-    report.wanted = check.wanted()
+    check.record(report)
     return report
 
 
@@ -76,12 +75,19 @@ class _LogCheck:
             if known.queue_file_bytes
             else Places(known.queues, known.extensions, known.log)
         )
-        self._index = IndexCheck(known.index, report.findings, known.settled)
+        self._index = (
+            RecordedKeys(known.index_told, known.settled)
+            if known.queue_file_bytes
+            else IndexCheck(known.index_told, known.index, known.settled)
+        )
         self._topics = Topics()
 
-    def wanted(self) -> list[tuple[Key, int, bytes]]:
+    def record(self, report: LogReport) -> None:
         """What `meeting` compares elsewhere."""
-        return list(self._places.rows()) if isinstance(self._places, Recorded) else []
+        if isinstance(self._places, Recorded):
+            report.wanted = list(self._places.rows())
+        if isinstance(self._index, RecordedKeys):
+            report.keys = self._index.rows
 
     def close(self) -> None:
         self._places.close()

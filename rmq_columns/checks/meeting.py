@@ -1,24 +1,38 @@
-"""Queue units and messages that meet elsewhere than where the log is read: by queue and file of that queue.
+"""What meets elsewhere than where the log is read: queue units and messages by queue and file of that queue, index entries and
+keys by stretches of the log.
 
 With many queues nobody can hold what is known of all of them.  So whoever reads a part of the log says of each message what its
 queue unit must hold (`Recorded`), whoever reads a queue says what it is (`shares`), and who gets both of one file of a queue
 compares them (`meet`), as `places` does.  A message whose queue has no such file meets the queue as a whole.
+
+With many index files it is the same: whoever reads a part of the log says which entries there must be (`RecordedKeys`), whoever
+reads an index file says which of its entries point into which stretch (`stretches`), and who gets both reads these and compares
+(`meet_keys`), as `entries` does.  Both sides know the stretch by the physical offset alone, so nobody has to be told of index
+files, and none has more than so many bytes of log have keys.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from rmq_columns.checks.entries import IndexCheck, Keys, found_in, together
 from rmq_columns.checks.files import CheckedFile
+from rmq_columns.checks.index import IndexTold
 from rmq_columns.checks.places import Places
 from rmq_columns.checks.queues import Key, QueueState
+from rmq_columns.checks.readers import Readers
 from rmq_columns.checks.report import Entry, Known, LogReport
 from rmq_columns.checks.tasks import DanglingTask
 from rmq_columns.decode.dtypes import QUEUE_UNIT, Ints
+from rmq_columns.decode.implied import IndexEntries
+from rmq_columns.errors import CannotLook
+from rmq_wire.layout.index import Geometry
 
 WHOLE: Final = -1
 """In the place of where a file begins: all of a queue whose units are not where their offsets say, or whose files are odd."""
@@ -35,6 +49,12 @@ ROW: Final = np.dtype(
     ]
 )
 """What a queue unit must hold, and where its message is in the log file."""
+
+
+STRETCH_BYTES: Final = 32 << 20
+"""Of log; some ten thousand messages of a usual size."""
+KEY: Final = np.dtype([("offset", "<i8"), ("key_hash", "<i8"), ("time", "<i8"), ("is_tag", "?")])
+"""As `entries.Keys`."""
 
 
 class Bounds(NamedTuple):
@@ -134,7 +154,8 @@ def meet(key: Key, state: QueueState | None, rows: Sequence[tuple[int, int, byte
 
 def says_something(report: LogReport) -> bool:
     """Anything besides the sums."""
-    return bool(report.findings.counts or report.reported or report.waiting_count or report.superseded or report.orphans)
+    lacks = report.waiting_count or report.superseded or report.orphans or report.without_tag_entries
+    return bool(report.findings.counts or report.reported or lacks)
 
 
 def take(report: LogReport, more: LogReport) -> None:
@@ -144,6 +165,69 @@ def take(report: LogReport, more: LogReport) -> None:
     report.waiting += more.waiting
     report.waiting_count += more.waiting_count
     report.superseded += more.superseded
+    report.without_tag_entries += more.without_tag_entries
     for key, (count, last) in more.orphans.items():
         before, at = report.orphans.get(key, (0, -1))
         report.orphans[key] = before + count, max(at, last)
+
+
+class RecordedKeys(IndexCheck):
+    """In the place of `IndexCheck`: keeps which entries one part of the log must have."""
+
+    def __init__(self, told: IndexTold, settled: bool) -> None:
+        super().__init__(told, (), settled)
+        self.rows: list[tuple[int, int, int, bytes]] = []
+        """(stretch, from where on and up to where units were looked at in it, rows of `KEY`), in the order of the log"""
+
+    def compare(self, own: Ints, end: Ints, times: Ints, wanted: IndexEntries, report: LogReport, log: CheckedFile) -> None:
+        """As of `IndexCheck`."""
+        if not self.compares:
+            return
+        keys = self.keys(own, times, wanted, report)
+        packed = np.empty(len(keys.offset), KEY)
+        for name in Keys._fields:
+            packed[name] = getattr(keys, name)
+        low, high = int(own[0]), int(end[-1])
+        for stretch in range(low // STRETCH_BYTES, (high - 1) // STRETCH_BYTES + 1):
+            begin, stop = max(low, stretch * STRETCH_BYTES), min(high, (stretch + 1) * STRETCH_BYTES)
+            inside = packed[(packed["offset"] >= begin) & (packed["offset"] < stop)]
+            self.rows.append((stretch, begin, stop, inside.tobytes()))
+
+
+class Located(NamedTuple):
+    """An index file, for whoever reads some of its entries.  begin_timestamp: ms, from which their seconds count."""
+
+    file: CheckedFile
+    geometry: Geometry
+    begin_timestamp: int
+
+
+def stretches(number: int, offsets: Ints) -> Iterator[tuple[int, int, int]]:
+    """(stretch, number of the first entry that points into it, number behind the last); number, offsets: as of `index.walked`."""
+    places = offsets // STRETCH_BYTES
+    begins = [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist(), len(places)]
+    for begin, end in itertools.pairwise(begins):
+        yield int(places[begin]), number + begin, number + end
+
+
+def meet_keys(
+    entries: Sequence[tuple[Located, int, int]], rows: Sequence[tuple[int, int, int, int, bytes]], known: Known
+) -> dict[tuple[int, int], LogReport]:
+    """All that meets in one stretch; what is wrong, by where the file begins in the log and the part in it.
+
+    entries: (file, number of the first entry, number behind the last), in the order of files; rows: (where the file begins in the
+    log, begin of the part, the rest as of `RecordedKeys.rows`).  A file that cannot be read has been reported already.
+    """
+    check, log = IndexCheck(known.index_told, (), known.settled), {file.start: file for file in known.log}
+    pieces, readers = [], Readers()
+    for (file, geometry, begin_timestamp), begin, end in entries if check.compares and rows else ():
+        with suppress(CannotLook):
+            pieces.append(found_in(readers.get(file), geometry, begin_timestamp, begin, end))
+    readers.close()
+    every, reports = together(pieces), dict[tuple[int, int], LogReport]()
+    for start, begin, low, high, packed in rows:
+        columns = np.frombuffer(packed, KEY)
+        keys = Keys(*(np.ascontiguousarray(columns[name]) for name in Keys._fields))
+        report = reports.setdefault((start, begin), LogReport(log[start].name, start, 0, begin))
+        check.judge(low, keys, check.inside(every, low, high), report, log[start])
+    return {place: one for place, one in reports.items() if says_something(one)}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import Findings
-from rmq_columns.checks.index import IndexState
+from rmq_columns.checks.index import IndexState, IndexTold
 from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.decode.dtypes import Ints
 from rmq_columns.decode.scan import Ending
@@ -41,9 +41,12 @@ class Known:
     settled: bool = True
     """whether the store was closed in order and nobody has it open"""
     queue_file_bytes: int = 0
-    """above 0: of the messages is only said what their queue units must hold, for so large files of queues (`meeting`)"""
+    """above 0: of the messages is only said what their queue units must hold, for so large files of queues, and their entries of
+    the index (`meeting`)"""
     apart: frozenset[Key] = frozenset()
     """queues of which it is said for all files together"""
+    index_told: IndexTold = field(default_factory=IndexTold)
+    """of all index files, also where they are elsewhere"""
     times: list[int] = field(default_factory=list)
     """of the checkpoint, ms: is there a message that was stored then?"""
 
@@ -126,6 +129,8 @@ class LogReport:
     without_tag_entries: int = 0
     wanted: list[tuple[Key, int, bytes]] = field(default_factory=list)
     """as `meeting.Recorded.rows` has it: what queue units must hold that are elsewhere"""
+    keys: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    """the same of index entries: as `meeting.RecordedKeys.rows` has it"""
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> messages"""
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from rmq_columns.checks.files import CheckedFile
 from rmq_columns.checks.findings import Findings
-from rmq_columns.checks.index import IndexState, check_index_file
+from rmq_columns.checks.index import IndexState, check_index_file, walked
 from rmq_columns.checks.places import LogPlaces, find_dangling
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, check_queue
+from rmq_columns.decode.dtypes import Ints
 from rmq_columns.errors import CannotLook
 
 
@@ -52,6 +53,10 @@ class IndexTask(NamedTuple):
     def check(self) -> tuple[IndexState, Findings]:
         """The answer to it."""
         return check_index_file(*self)
+
+    def walked(self, state: IndexState, findings: Findings) -> Iterator[tuple[int, Ints]]:
+        """The same, into state and findings; as `index.walked`."""
+        return walked(*self, state, findings)
 
 
 class DanglingTask(NamedTuple):

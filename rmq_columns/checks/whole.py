@@ -18,7 +18,7 @@ from typing import Any, Final
 from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
-from rmq_columns.checks.index import IndexState, slots_of
+from rmq_columns.checks.index import IndexState, IndexTold, slots_of
 from rmq_columns.checks.meeting import apart, take
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, Told, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, QueueSummary, Step, Sums, judge_step
@@ -47,6 +47,8 @@ class Elsewhere:
     """of some topics"""
     reports: dict[tuple[int, int], LogReport] = field(default_factory=dict)
     """by where a file of the log begins, and a part in it"""
+    index_past: Callable[[int], Sequence[IndexState]] = lambda _end: ()
+    """the index files with entries that point there or behind it, or are out of order"""
     dangling: list[DanglingTask] = field(default_factory=list)
 
 
@@ -65,6 +67,8 @@ class Whole:
         self.told = Told()
         self.elsewhere: Elsewhere | None = None
         self.index: list[IndexState] = []
+        """unless they are elsewhere"""
+        self.index_told = IndexTold()
         self.reports: list[LogReport] = []
         self.summaries: dict[Key, QueueSummary] = {}
         self._matched: dict[tuple[str, int, int], int] = {}
@@ -138,20 +142,31 @@ class Whole:
 
     def take_index(self, answers: Sequence[tuple[IndexState, Findings]]) -> None:
         """All answers."""
+        told = IndexTold()
         for state, findings in answers:
             self.index.append(state)
             self.findings.merge(findings)
+            told.take(state)
         self.index.sort(key=lambda one: one.file.name)
-        for state in list(takewhile(lambda one: one.is_gone, self.index)) if self._condition.live else ():  # retention took them
-            self.findings.drop("file-unreadable", state.file.name)
-            self.index.remove(state)
+        self.take_index_told(told)
+
+    def take_index_told(self, told: IndexTold) -> None:
+        """What is known of all of them together."""
+        self.index_told = told
+        expired = told.expired() if self._condition.live else []
+        for name in expired:
+            self.findings.drop("file-unreadable", name)
+        told.files -= len(expired)
+        self.index = [one for one in self.index if one.file.name not in expired]
         if not self._files.index and self.log:
             self.notes.append("there is no index (messageIndexEnable=false, or it was removed): keys were not checked")
 
     # --- the log
 
     def known(self, times: Sequence[int] = (), *, is_far: bool = False) -> Known:
-        """What who checks the log must be given.  times: as in `Known`; is_far: of the queues nothing, they are elsewhere."""
+        """What who checks the log must be given.  times: as in `Known`; is_far: of queues and index files nothing, they are
+        elsewhere.
+        """
         scope = self._scope
         file_bytes = self._queue_bytes(self._files.queues, DEFAULT_QUEUE_BYTES)
         return Known(
@@ -161,13 +176,14 @@ class Whole:
             self.told.last_physical_end,
             self.log,
             scope.with_queues,
-            scope.with_index and bool(self.index),
+            scope.with_index and self.index_told.files > 0,
             self._condition.live,
             scope.with_crc,
             scope.with_sequence,
             self._condition.settled,
             file_bytes if is_far else 0,
             apart(self._files.queues, self._files.batch_queues, file_bytes) if is_far else frozenset(),
+            self.index_told,
             list(times),
         )
 
@@ -189,7 +205,7 @@ class Whole:
                 self.findings.drop("log-cut", one.name)
 
     def take_met(self, elsewhere: Elsewhere) -> None:
-        """What messages and queue units that met elsewhere had to say of the parts of the log; before `judge`."""
+        """What messages, queue units and index entries that met elsewhere had to say of the parts of the log; before `judge`."""
         self.elsewhere = elsewhere
         for report in self.reports:
             if (more := elsewhere.reports.pop((report.start, report.begin), None)) is not None:
@@ -277,7 +293,7 @@ class Whole:
     @property
     def index_entries(self) -> int:
         """Of all index files."""
-        return sum(max(one.count - 1, 0) for one in self.index)
+        return self.index_told.entries
 
     def judge(self, topics: Any, sums: Sums | None = None) -> None:
         """Everything but the last pass.  topics: as for `find_orphans`; sums: as for `join`."""
@@ -365,7 +381,7 @@ class Whole:
 
     def hold_index_against_the_end(self, end: int) -> None:
         """end: of the last message."""
-        for state in self.index:
+        for state in self.index if self.elsewhere is None else self.elsewhere.index_past(end):
             geometry = state.geometry
             if geometry is None:
                 continue
@@ -385,5 +401,5 @@ class Whole:
         before = sum(one.index_before for one in self.reports)
         if waiting and not self._condition.settled:
             self.notes.append(f"{waiting} message(s) at the end of the log may not be in the index yet")
-        if before and self.index:
+        if before and self.index_told.files:
             self.notes.append(f"{before} message(s) are older than the index: it was removed or begun anew")

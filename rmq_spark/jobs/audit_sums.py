@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.checks.meeting import take
@@ -18,14 +19,19 @@ from rmq_spark.jobs.audit_work import (
     ANSWER,
     DANGLING,
     EDGE,
+    ENTRIES,
     FILE,
+    INDEX,
+    KEYS,
     LONE,
     MATCHED,
     MEETING,
     PART,
     QUEUE,
     STATE,
+    STRETCH,
     WANTED,
+    IndexMeeting,
     Meeting,
 )
 from rmq_spark.kept import Kept
@@ -33,9 +39,10 @@ from rmq_spark.session import Progress, watched
 from rmq_spark.work import as_text, unpickled
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from rmq_columns.checks.audit import Answer, LogPiece, Sharing, SmallPiece
+    from rmq_columns.checks.index import IndexState
     from rmq_columns.checks.meeting import Bounds
     from rmq_columns.checks.queues import Key, QueueState
     from rmq_columns.checks.report import Known, LogReport, Sums
@@ -60,6 +67,7 @@ class QueueSums:
         """of each look at the log: edges and matched units, put together by queue and queue file"""
         self._wanted: list[DataFrame] = []
         self._states: DataFrame | None = None
+        self._index: DataFrame | None = None
 
     def __enter__(self) -> QueueSums:
         return self
@@ -90,8 +98,8 @@ class QueueSums:
         said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="log", shared=as_text(work.shared))
         if any(known.queue_file_bytes for known in work.shared):
             said = self._kept(said).coalesce(int(self._spark.conf.get("spark.sql.shuffle.partitions")))
-            self._wanted.append(said.where(F.col("kind") == WANTED))
-            said = said.where(F.col("kind") != WANTED)
+            self._wanted.append(said.where(F.col("kind").isin(WANTED, KEYS)))
+            said = said.where(~F.col("kind").isin(WANTED, KEYS))
         edges = F.array_sort(F.collect_list(F.struct(*_EDGE))).alias("edges")
         together = self._kept(said.groupBy("kind", *FILE, "piece").agg(edges, F.any_value("held").alias("held")))
         self._said.append(together)
@@ -140,7 +148,7 @@ class QueueSums:
 
         said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="queues", shared=as_text(known))
         said = self._kept(said)
-        self._states = said.where(said["kind"] == STATE)
+        self._states, self._index = said.where(said["kind"] == STATE), said.where(said["kind"].isin(ENTRIES, INDEX))
         return self._answers("queues and index", said)
 
     def meet(self, number: int, recut: Collection[int], known: Known) -> Elsewhere:
@@ -149,29 +157,21 @@ class QueueSums:
 
         from rmq_columns.checks.whole import Elsewhere
 
-        assert self._states is not None
         again = _parts(recut)
         wanted = [
-            one.where(F.array_contains(again, F.col("part")) == (look > 0) if recut or look else F.lit(True))
+            one.where(F.array_contains(again, F.col("part")) == (look > 0) if recut or look else F.lit(True)).where(
+                F.col("store") == number
+            )
             for look, one in enumerate(self._wanted)
         ]
-        columns = ("kind", *FILE, *PART, "held")
-        states = self._states.where(F.col("store") == number).select(*columns)
-        every = states.where("queueFile is not null")
-        for one in wanted:
-            every = every.unionByName(one.where(F.col("store") == number).select(*columns))
-        shared = {number: known}
-        order, home = ("kind", *PART), f"{Meeting.__module__}:{Meeting.__name__}"
-        met = self._kept(grouped(every, FILE, order, home, MEETING, (shared, True)))
-        with watched(self._spark, "queues against the log", self._progress):
-            rows = met.where(F.col("kind") != LONE).select("kind", *PART, "held").collect()
-            lone = met.where(F.col("kind") == LONE)
-            if lone.head(1):
-                whole = states.where("queueFile is null").join(lone.select(*QUEUE).distinct(), list(QUEUE), "left_semi")
-                both = lone.select(*columns).withColumn("kind", F.lit(WANTED)).unionByName(whole)
-                found = grouped(both, QUEUE, order, home, MEETING, (shared, False))
-                rows += found.select("kind", *PART, "held").collect()
-        elsewhere = Elsewhere(lambda topics: self._states_of(number, topics))
+        rows: list[Row] = []
+        if known.with_queues:
+            with watched(self._spark, "queues against the log", self._progress):
+                rows += self._met_queues(number, wanted, known)
+        if known.with_index and known.index_told.compares(known.settled):
+            with watched(self._spark, "index against the log", self._progress):
+                rows += self._met_index(number, wanted, known)
+        elsewhere = Elsewhere(partial(self._states_of, number), index_past=partial(self._index_past, number))
         for row in sorted(rows, key=lambda row: (row["part"] or 0, row["begin"] or 0)):
             held = unpickled(row["held"])
             if row["kind"] == DANGLING:
@@ -181,6 +181,46 @@ class QueueSums:
             else:
                 elsewhere.reports[row["part"], row["begin"]] = held
         return elsewhere
+
+    def _met_queues(self, number: int, wanted: Sequence[DataFrame], known: Known) -> list[Row]:
+        from pyspark.sql import functions as F
+
+        assert self._states is not None
+        columns = ("kind", *FILE, *PART, "held")
+        states = self._states.where(F.col("store") == number).select(*columns)
+        every = states.where("queueFile is not null")
+        for one in wanted:
+            every = every.unionByName(one.where(F.col("kind") == WANTED).select(*columns))
+        order, home = ("kind", *PART), f"{Meeting.__module__}:{Meeting.__name__}"
+        met = self._kept(grouped(every, FILE, order, home, MEETING, ({number: known}, True)))
+        rows = met.where(F.col("kind") != LONE).select("kind", *PART, "held").collect()
+        lone = met.where(F.col("kind") == LONE)
+        if lone.head(1):
+            whole = states.where("queueFile is null").join(lone.select(*QUEUE).distinct(), list(QUEUE), "left_semi")
+            both = lone.select(*columns).withColumn("kind", F.lit(WANTED)).unionByName(whole)
+            found = grouped(both, QUEUE, order, home, MEETING, ({number: known}, False))
+            rows += found.select("kind", *PART, "held").collect()
+        return rows
+
+    def _met_index(self, number: int, wanted: Sequence[DataFrame], known: Known) -> list[Row]:
+        from pyspark.sql import functions as F
+
+        assert self._index is not None
+        columns = ("kind", *STRETCH, "topic", *PART, "first", "next", "firstAt", "lastAt", "held")
+        every = self._index.where((F.col("store") == number) & (F.col("kind") == ENTRIES)).select(*columns)
+        for one in wanted:
+            every = every.unionByName(one.where(F.col("kind") == KEYS).select(*columns))
+        order, home = ("kind", "topic", *PART, "first"), f"{IndexMeeting.__module__}:{IndexMeeting.__name__}"
+        found = grouped(every, STRETCH, order, home, MEETING, {number: known})
+        return found.select("kind", *PART, "held").collect()
+
+    def _index_past(self, number: int, end: int) -> list[IndexState]:
+        from pyspark.sql import functions as F
+
+        assert self._index is not None
+        own = self._index.where((F.col("store") == number) & (F.col("kind") == INDEX))
+        rows = own.where((F.col("lastAt") >= end) | (F.col("units") > 0)).select("topic", "held").collect()
+        return [unpickled(row["held"]) for row in sorted(rows, key=lambda row: str(row["topic"]))]
 
     def _states_of(self, number: int, topics: set[str]) -> dict[Key, QueueState]:
         held = self._whole_states(number)

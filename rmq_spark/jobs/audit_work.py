@@ -1,12 +1,13 @@
 """What a task of `audit` does: queues and index files by themselves, parts of the log, units that lead nowhere; and, where there
-are many queues, queue units and messages that meet by queue and file of that queue.
+are many queues or index files, queue units and messages that meet by queue and file of that queue, index entries and keys that
+meet by stretches of the log.
 
 Rows of one table, of several kinds: an answer of a piece of work, which is for the driver; the rest stays with Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.grouped_rows import cached
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmq_columns.checks.audit import LogPiece, SmallPiece
+    from rmq_columns.checks.findings import Findings
+    from rmq_columns.checks.index import IndexTold
+    from rmq_columns.checks.meeting import Located
     from rmq_columns.checks.report import Known
+    from rmq_columns.checks.tasks import IndexTask
 
 ANSWER: Final = "answer"
 """held: what a piece of work gave; piece: its number"""
@@ -26,6 +31,12 @@ MATCHED: Final = "matched"
 """units of a queue file whose message is in the part"""
 WANTED: Final = "wanted"
 """held: what the queue units of a part's messages must hold (`meeting.ROW`)"""
+KEYS: Final = "keys"
+"""held: which index entries a part must have in a stretch of the log (`meeting.KEY`); firstAt, lastAt: where it was looked at"""
+ENTRIES: Final = "entries"
+"""entries of an index file (topic: its name) that point into a stretch of the log, numbers first up to next; held: the file"""
+INDEX: Final = "index"
+"""held: what is known of an index file (topic: its name); lastAt: where its last entry points; units: entries out of order"""
 STATE: Final = "state"
 """held: what is known of a queue, for one file of it; queueFile null: of all of it.  first, next: of its messages; units: 1 for a
 queue of batches"""
@@ -35,6 +46,7 @@ PART: Final = ("part", "begin")
 """Where the file begins in the log, and the part in the file."""
 QUEUE: Final = ("store", "topic", "queueId")
 FILE: Final = (*QUEUE, "queueFile")
+STRETCH: Final = ("store", "stretch")
 MEETING: Final = "kind string, store int, part long, begin long, topic string, queueId int, queueFile long, held binary"
 ROWS_AT_ONCE: Final = 1 << 12
 ROWS_BYTES: Final = 8 << 20
@@ -45,7 +57,7 @@ def schema(given: Given) -> pa.Schema:
     """Of the table."""
     import pyarrow as pa
 
-    places = [(name, pa.int64()) for name in ("first", "firstAt", "next", "lastAt", "units", "piece")]
+    places = [(name, pa.int64()) for name in ("first", "firstAt", "next", "lastAt", "units", "piece", "stretch")]
     queue = [("topic", pa.string()), ("queueId", pa.int32()), ("queueFile", pa.int64())]
     part = [("kind", pa.string()), ("store", pa.int32()), ("part", pa.int64()), ("begin", pa.int64())]
     return pa.schema([*part, *queue, *places, ("held", pa.binary())])
@@ -108,24 +120,27 @@ def check_log(number: int, piece: LogPiece, known: Sequence[Known]) -> Iterator[
             yield {"kind": MATCHED, **place, "topic": topic, "queueId": queue_id, "queueFile": file, "units": units}
         for (topic, queue_id), file, held in report.wanted:
             yield {"kind": WANTED, **place, "topic": topic, "queueId": queue_id, "queueFile": file, "held": held}
-        report.edges, report.matched, report.wanted = {}, {}, []
+        for stretch, low, high, held in report.keys:
+            yield {"kind": KEYS, **place, "stretch": stretch, "firstAt": low, "lastAt": high, "held": held}
+        report.edges, report.matched, report.wanted, report.keys = {}, {}, [], []
         reports.append(report)
     yield answer(number, reports)
 
 
 def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iterator[Row]:
-    """Queues and index files by themselves; what is known of each queue stays here."""
+    """Queues and index files by themselves; what is known of each stays here."""
     from rmq_columns.checks.findings import Findings
     from rmq_columns.checks.meeting import shares
-    from rmq_columns.checks.queues import QueueState, Told
+    from rmq_columns.checks.queues import Told
+    from rmq_columns.checks.tasks import IndexTask
 
     answers: list[Any] = []
     told: dict[int, tuple[Told, Findings]] = {}
     for store, task in piece:
-        state, findings = task.check()
-        if not isinstance(state, QueueState):
-            answers.append((store, state, findings))
+        if isinstance(task, IndexTask):
+            answers.append((store, *(yield from check_index(store, task))))
             continue
+        state, findings = task.check()
         together, found = told.setdefault(store, (Told(), Findings()))
         together.take(state)
         found.merge(findings)
@@ -140,6 +155,56 @@ def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iter
             yield {**own, "queueFile": file, "held": pickled(share)}
     answers += [(store, together, found) for store, (together, found) in told.items()]
     yield answer(number, answers)
+
+
+def check_index(store: int, task: IndexTask) -> Generator[Row, None, tuple[IndexTold, Findings]]:
+    """An index file by itself, and where its entries point."""
+    from rmq_columns.checks.findings import Findings
+    from rmq_columns.checks.index import IndexState, IndexTold
+    from rmq_columns.checks.meeting import Located, stretches
+
+    state, findings, told, held = IndexState(task.file), Findings(), IndexTold(), b""
+    own = {"store": store, "topic": task.file.name}
+    for number, offsets in task.walked(state, findings):
+        assert state.geometry is not None
+        held = held or pickled(Located(task.file, state.geometry, state.begin_timestamp))
+        for stretch, first, behind in stretches(number, offsets):
+            yield {"kind": ENTRIES, **own, "stretch": stretch, "first": first, "next": behind, "held": held}
+    told.take(state)
+    state.fences = state.fences[:0]
+    yield {"kind": INDEX, **own, "lastAt": state.last_offset, "units": len(state.odd), "held": pickled(state)}
+    return told, findings
+
+
+class IndexMeeting:
+    """A `Reduction`: a stretch of the log."""
+
+    def __init__(self, shared: Mapping[int, Known]) -> None:
+        """shared: of each store."""
+        self._known, self._store = shared, 0
+        self._files: dict[bytes, Located] = {}
+        self._entries: list[tuple[Located, int, int]] = []
+        self._rows: list[tuple[int, int, int, int, bytes]] = []
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Entries come before what there must be."""
+        for row in batch.to_pylist():
+            self._store, held = row["store"], row["held"]
+            if row["kind"] == KEYS:
+                self._rows.append((row["part"], row["begin"], row["firstAt"], row["lastAt"], held))
+                continue
+            if held not in self._files:
+                self._files[held] = unpickled(held)
+            self._entries.append((self._files[held], row["first"], row["next"]))
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """What was found."""
+        from rmq_columns.checks.meeting import meet_keys
+
+        found = meet_keys(self._entries, self._rows, self._known[self._store])
+        own = {"kind": REPORT, "store": self._store}
+        rows = ({**own, "part": part, "begin": begin, "held": pickled(one)} for (part, begin), one in found.items())
+        return batches(rows, _met())
 
 
 class Meeting:
@@ -163,11 +228,7 @@ class Meeting:
 
     def end(self) -> Iterator[pa.RecordBatch]:
         """What was found."""
-        import pyarrow as pa
-
-        kinds = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
-        fields = [one.split() for one in MEETING.split(",")]
-        return batches(self._found(), pa.schema([(name, kinds[kind]) for name, kind in fields]))
+        return batches(self._found(), _met())
 
     def _found(self) -> Iterator[Row]:
         from rmq_columns.checks.meeting import meet
@@ -181,3 +242,11 @@ class Meeting:
             yield {**place, "kind": REPORT, "part": part, "begin": begin, "held": pickled(report)}
         for task in met.dangling:
             yield {**place, "kind": DANGLING, "held": pickled(task)}
+
+
+def _met() -> pa.Schema:
+    """As `MEETING`."""
+    import pyarrow as pa
+
+    kinds = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+    return pa.schema([(name, kinds[kind]) for name, kind in (one.split() for one in MEETING.split(","))])

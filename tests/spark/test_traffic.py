@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from planted_stores.faults import KINDS
 from planted_stores.generate import Wanted, generate
+from rmq_columns.checks.audit import MANY_INDEX_FILES
 from rmq_spark.jobs import JOBS
 from tests.spark import traffic
 from tests.spark.cluster import needs_spark
 from tests.spark.many_queues import write_many
-from tests.support.spark_traffic import BODY_BYTES, BOUNDS, LARGEST_TASK, LOG_BYTES, STORE, Bound
+from tests.support.spark_traffic import BODY_BYTES, BOUNDS, LARGEST_TASK, LOG_BYTES, SPLIT_BYTES, STORE, Bound
 
 QUEUES, SPLITS = 100_000, 2000
 DRIVER_BYTES = 64 << 20
@@ -77,6 +79,21 @@ def test_the_driver_does_not_grow_with_queues_times_files(tmp_path: Path) -> Non
     assert took.sent + took.taken < DRIVER_BYTES
     assert took.largest_task <= LARGEST_TASK
     assert took.kept == 0
+
+
+@pytest.mark.nightly
+def test_the_driver_does_not_grow_with_index_files(tmp_path: Path) -> None:
+    """Ten times as many of them: but for the tasks, which name them, nothing more goes to the driver or comes from it."""
+    needs_spark()
+    calls: list[traffic.Call] = []
+    for name, entries in (("few", 5000), ("many", 500)):
+        generate(tmp_path / name, Wanted(LOG_BYTES, BODY_BYTES, sizes=replace(STORE, index_entries=entries)))
+        calls.append(("audit", [str(tmp_path / name / "store")], {"splitBytes": str(SPLIT_BYTES)}))
+    few, many = (len(list((tmp_path / name / "store" / "index").iterdir())) for name in ("few", "many"))
+    assert MANY_INDEX_FILES < few < many / 8
+    less, more = traffic.run(tmp_path / "run", calls)
+    assert more.taken < less.taken * 1.1
+    assert more.sent < less.sent + (many - few) * 200
 
 
 def test_what_spark_says_of_sizes_is_understood() -> None:
