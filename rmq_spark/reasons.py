@@ -50,6 +50,11 @@ def is_of_spark(error: BaseException) -> bool:
     return bool(homes & {"pyspark", "py4j"}) or type(error).__name__ in GONE
 
 
+def is_ours(error: BaseException) -> bool:
+    """What our code said of a store, an option or a disk, also within a task: it will say so again."""
+    return isinstance(error, StoreError) or bool(_OURS.search(str(error)))
+
+
 def reason_of(error: BaseException) -> str:
     """One line."""
     if isinstance(error, StoreError):

@@ -1,7 +1,9 @@
 """The directory in which queues are made anew: who may use it, and the last step, which makes them what is found there.
 
 Each start works in a directory of its own below `unfinished`; what an earlier run made stays until the new queues are whole, and
-then they change places.  A file says what the runs made: nothing else in the directory is ever removed.
+then they change places.  A start after one that was killed takes over what that one had written, if it is to make the same: under
+another name, so that no task of the other writes there any more.  A file says what the runs made: nothing else in the directory
+is ever removed.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -23,6 +25,10 @@ UNFINISHED: Final = "unfinished"
 MARK: Final = "rebuilt-queues.json"
 """Lies in a directory that this made.  complete: whether all that is named in `made` is there, whole.  run: the last start."""
 TAKEN_OVER: Final = "another start took this directory over"
+_OF: Final = "of"
+"""Says what a start was to make."""
+NOTES: Final = "notes"
+"""Of tasks that have done their split."""
 _NEW: Final = ".new"
 _OLD: Final = "old"
 _GONE: Final = ".gone"
@@ -59,25 +65,41 @@ def check_place(to: str, stores: Iterable[Store]) -> None:
         raise CannotRead(to, -1, f"holds {strange[0]}, which no earlier run made: name another directory, or move it away")
 
 
+def is_broken_off(error: BaseException) -> bool:
+    """Not by what the log or the disk is like, which will be the same next time."""
+    return isinstance(error, KeyboardInterrupt)
+
+
 @contextmanager
-def making(to: str, run: str, targets: Sequence[Target]) -> Iterator[None]:
+def making(
+    to: str,
+    run: str,
+    targets: Sequence[Target],
+    own: str = "",
+    is_to_go_on: Callable[[BaseException], bool] = is_broken_off,
+) -> Iterator[None]:
     """While tasks write.  What is unfinished when the block ends is removed, as is what starts before this one left.
 
-    Raises `CannotRead`.
+    own: of what is to be made (`notes.print_of_tasks`): what a start with the same left is gone on with.  is_to_go_on: whether
+    an error leaves it for the next start.  Raises `CannotRead`.
     """
     with translated_writing(to):
         make_directories(to)
         marked = _marked(to)
-        _discard(to)
+        _adopt(to, run, own)
+        _discard(to, keep=run)
         _mark(to, {**marked, "run": run})
         for target in targets:
-            for part in (FIRST, SECOND, WHOLE):
-                os.makedirs(target.of(part).above)
+            for above in (*(target.of(part).above for part in (FIRST, SECOND, WHOLE)), os.path.join(target.work, NOTES)):
+                os.makedirs(above, exist_ok=True)
+        with open(os.path.join(to, UNFINISHED, run, _OF), "w", encoding="ascii") as file:
+            file.write(own)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # what went wrong first is what is reported
-            _discard(to, run)
+            if not is_to_go_on(error):
+                _discard(to, run)
         raise
     with translated_writing(to):
         _discard(to, run)
@@ -156,14 +178,33 @@ def _mark(to: str, marked: dict[str, Any]) -> None:
     sync_directory(to)
 
 
-def _discard(to: str, run: str | None = None) -> None:
-    """Remove what one start left, or every one.  It loses its name first: then no task of that start can write there."""
+def _adopt(to: str, run: str, own: str) -> None:
+    """Take over what a start with the same plan left, unless it had begun to put queues together."""
+    above = os.path.join(to, UNFINISHED)
+    if not own or os.path.islink(above) or not os.path.isdir(above):
+        return
+    for name in sorted(os.listdir(above)):
+        path = os.path.join(above, name)
+        with suppress(OSError, ValueError):
+            with open(os.path.join(path, _OF), encoding="ascii") as file:
+                is_same = file.read() == own
+            works = [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+            if name.endswith(_GONE) or not is_same or any(os.listdir(os.path.join(work, WHOLE)) for work in works):
+                continue
+            os.rename(path, os.path.join(above, run))
+            for work in works:
+                shutil.rmtree(os.path.join(above, run, os.path.basename(work), SECOND))
+            return
+
+
+def _discard(to: str, run: str | None = None, keep: str | None = None) -> None:
+    """Remove what one start left, or every one but `keep`.  It loses its name first: then no task of it can write there."""
     above = os.path.join(to, UNFINISHED)
     if os.path.islink(above) or not os.path.isdir(above):
         return
     for name in os.listdir(above) if run is None else (run,):
         path = os.path.join(above, name)
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) or name == keep:
             continue
         gone = path if name.endswith(_GONE) else path + _GONE
         if gone != path:

@@ -25,7 +25,8 @@ from rmq_columns.read.messages import Damage, scanned
 from rmq_columns.read.options import Mode, Options
 from rmq_columns.rebuild.entries import Entries, Key, Kind, Maker
 from rmq_columns.rebuild.files import EXTENSION, EXTENSION_BYTES, SECOND, complete, extension_addresses
-from rmq_columns.rebuild.place import finish, making
+from rmq_columns.rebuild.notes import noted, noting, print_of_tasks
+from rmq_columns.rebuild.place import finish, is_broken_off, making
 from rmq_columns.rebuild.plan import Plan, Task, plan_build
 from rmq_columns.rebuild.runs import DAMAGE, IN_NO_QUEUE, RUNS, Run, Settled, extend, found_runs, goes_back, places, settle
 
@@ -53,9 +54,15 @@ class Made:
 def build_split(task: Task) -> Iterator[pa.RecordBatch]:
     """Write the units of a split; the runs that were met, with the schema `RUNS` (none in the second round).
 
-    Done again it writes the same to the same places.  Raises `Malformed` in mode FAILFAST, `SeamMismatch`, `CannotRead`.
+    Done again it writes the same to the same places; what an earlier start has written and noted is not done again.  Raises
+    `Malformed` in mode FAILFAST, `SeamMismatch`, `CannotRead`.
     """
-    yield from _Builder(task).run()
+    if task.pieces is not None or task.broken_at is not None or not task.plan.target.work:
+        yield from _Builder(task).run()
+        return
+    task.plan.target.check()
+    there = noted(task)
+    yield from noting(task, _Builder(task).run()) if there is None else there
 
 
 class _Builder:
@@ -263,7 +270,7 @@ def rebuild(
         for batch in in_turn(asked):
             yield from batch.to_pylist()
 
-    with making_all(plans):
+    with making_all(plans, tasks):
         again = take_rows(made, rows_of(tasks), tasks, rows_of)
         for _ in in_turn(again):
             pass
@@ -289,9 +296,14 @@ def take_rows(
     return second_round(tasks, {one.plan.number: to_write_again(one) for one in made})
 
 
-def making_all(plans: Sequence[Plan]) -> AbstractContextManager[None]:
-    """Around both rounds and `finish_all`: what these write is gone unless it was finished.  Raises `CannotRead`."""
-    return making(plans[0].to, plans[0].run, [plan.target for plan in plans])
+def making_all(
+    plans: Sequence[Plan], tasks: Sequence[Task], is_to_go_on: Callable[[BaseException], bool] = is_broken_off
+) -> AbstractContextManager[None]:
+    """Around both rounds and `finish_all`: what these write is gone unless it was finished, or may be gone on with.
+
+    is_to_go_on: as for `making`.  Raises `CannotRead`.
+    """
+    return making(plans[0].to, plans[0].run, [plan.target for plan in plans], print_of_tasks(plans, tasks), is_to_go_on)
 
 
 def finish_all(made: Sequence[Made]) -> None:

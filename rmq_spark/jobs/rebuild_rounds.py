@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_spark import reasons
 from rmq_spark.jobs import Source
 from rmq_spark.jobs.rebuild_runs import collected
 from rmq_spark.jobs.rebuild_shuffle import build_by_shuffle
@@ -62,7 +63,7 @@ def build(spark: SparkSession, source: Source, given: Mapping[str, Any], progres
         with watched(spark, "look where queues of batches go back", progress):
             return worked(spark, "queueRuns", splits=asked).collect()
 
-    with making_all(plans):
+    with making_all(plans, tasks, lambda error: not reasons.is_ours(error)):
         if (rows := _few(spark, tasks, progress)) is not None:
             again = take_rows(made, rows, tasks, looked_closer)
         else:
