@@ -28,7 +28,7 @@ WORKS: Final[Mapping[str, str]] = {
     "picked": "rmq_spark.picking:PICKED",
     "ordered": "rmq_spark.jobs.order_scan:ORDERED",
     "digests": "rmq_spark.jobs.diff_passes:DIGESTED",
-    "details": "rmq_spark.jobs.diff_passes:DETAILED",
+    "looked": "rmq_spark.jobs.diff_passes:LOOKED",
     "exported": "rmq_spark.jobs.export:EXPORTED",
     "manifest": "rmq_spark.jobs.export:LISTED",
     "queueRuns": "rmq_spark.jobs.rebuild_rounds:BUILT",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -91,6 +91,8 @@ DETAILS: Final = pa.schema(
     ]
 )
 """body: its hash."""
+LOOKED: Final = pa.schema([*DIGESTS, *(one for one in DETAILS if one.name not in DIGESTS.names)])
+"""Rows of either kind: those of messages have a digest."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class DigestTask:
-    """One split of one side.  broker: by which its store is paired.  wanted: None for everything, else only these queues."""
+    """One split of one side.  broker: by which its store is paired.  wanted: None for everything, else only these queues.
+
+    looked: of which queues what messages are to be shown.
+    """
 
     split: Split
     number: int
@@ -121,6 +126,7 @@ class DigestTask:
     broker: str
     how: How
     wanted: Mapping[Queue, Wanted] | None = None
+    looked: Mapping[Queue, Wanted] = field(default_factory=dict)
 
 
 def digest_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
@@ -128,14 +134,25 @@ def digest_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
     yield from _Digester(task).run()
 
 
-def detail_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
-    """The messages of the wanted blocks, with the schema `DETAILS`.  Raises `SeamMismatch`, `CannotRead`."""
-    queues = _Queues(task)
+def look_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
+    """Parts of the wanted blocks, and messages of those that are looked into, with the schema `LOOKED`.
+
+    Raises `SeamMismatch`, `CannotRead`.
+    """
+    queues, digester = _Queues(replace(task, wanted=task.looked)), _Digester(task)
     for batch in _batches(task, []):
         units, queue, _ = queues.choose(batch.buffer, batch.units, within=True)
         for begin in range(0, len(units), BLOCK_OFFSETS):
             chosen = slice(begin, begin + BLOCK_OFFSETS)
-            yield _details(task, queues, batch.buffer, units.take(chosen), queue[chosen])
+            yield _wide(_details(task, queues, batch.buffer, units.take(chosen), queue[chosen]))
+        yield from map(_wide, digester.take(batch))
+    yield from map(_wide, digester.summed())
+
+
+def _wide(batch: pa.RecordBatch) -> pa.RecordBatch:
+    there = set(batch.schema.names)
+    columns = [batch.column(one.name) if one.name in there else pa.nulls(len(batch), one.type) for one in LOOKED]
+    return pa.record_batch(columns, schema=LOOKED)
 
 
 def _batches(task: DigestTask, damage: list[int]) -> Iterator[Batch]:
@@ -226,17 +243,16 @@ class _Digester:
     def run(self) -> Iterator[pa.RecordBatch]:
         damage: list[int] = []
         for batch in _batches(self.task, damage):
-            self._take(batch)
-            if self.count >= GATHERED_MAX:
-                yield from self._summed()
-        yield from self._summed()
+            yield from self.take(batch)
+        yield from self.summed()
         if damage:
             blank: dict[str, Any] = dict.fromkeys(DIGESTS.names, 0) | {"topic": None, "queueId": None}
             blank |= {"side": self.task.side, "split": self.task.number, "brokerName": self.task.broker}
             blank |= {"count": len(damage), "sum0": sum(damage)}
             yield pa.record_batch([pa.array([blank[one.name]], one.type) for one in DIGESTS], schema=DIGESTS)
 
-    def _take(self, batch: Batch) -> None:
+    def take(self, batch: Batch) -> Iterator[pa.RecordBatch]:
+        """Some messages; rows when there are many."""
         units, queue, block = self.queues.choose(batch.buffer, batch.units, within=False)
         if not len(units):
             return
@@ -251,8 +267,10 @@ class _Digester:
             digests[inside] = np.frombuffer(b"".join(hashes(batch.buffer, chosen, self.task.how)), _PART).reshape(-1, PARTS)
         self.gathered.append((queue, block, offset, physical, size, inside, digests))
         self.count += len(units)
+        if self.count >= GATHERED_MAX:
+            yield from self.summed()
 
-    def _summed(self) -> Iterator[pa.RecordBatch]:
+    def summed(self) -> Iterator[pa.RecordBatch]:
         """One row for each block that was met."""
         if not self.count:
             return

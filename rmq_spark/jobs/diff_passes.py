@@ -1,4 +1,5 @@
-"""The passes of the job diff: digests of blocks, the ends of queues where one side has more, messages of blocks that differ.
+"""The passes of the job diff: digests of blocks; then the ends of queues where one side has more, and messages of blocks that
+differ.  Only where there are more of these than are looked into are the logs read a third time, for messages at ends of queues.
 
 All numbers come from Spark, but for the blocks to be looked into and the queues that do not end alike on both sides: those the
 driver gives to the tasks that met them.
@@ -7,7 +8,7 @@ driver gives to the tasks that met them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from rmq_spark.work import Given, Work
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column as Expression
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from rmq_columns.read.digests import DigestTask, Queue, Wanted
 
@@ -126,28 +127,31 @@ def compare(spark: SparkSession, source: Source, given: Mapping[str, Any], progr
     first, last = F.col("block") * BLOCK_OFFSETS, (F.col("block") + 1) * BLOCK_OFFSETS
     is_common = (F.col("block") < 0) | ((first < F.col("high")) & (last > F.col("low")))
     is_border = (F.col("block") >= 0) & ~F.col("isEven") & ((first < F.col("low")) | (last > F.col("high")))
-    different = keep(held.where("isDifferent").where(is_common).withColumn("isBorder", is_border))
-    borders = keep(_border_blocks(queues))
+    bounds = queues.select(*QUEUE, "low", "high")
+    different = held.where("isDifferent").where(is_common & ~is_border).select(*BLOCK)
+    known, borders = keep(different.join(bounds, list(QUEUE))), keep(_border_blocks(queues))
     with watched(spark, "compare blocks", progress):
         equal, same = _equal_blocks(blocks, F.col("startsAlike") & F.col("endsAlike"))
-        edges = borders.count()
-    bounded = _bounded(spark, sound, tasks, borders, edges, progress, keep)
-    again = None
-    if bounded is not None:
+        edges, number, most = borders.count(), known.count(), given["max_blocks"]
+        chosen = known.orderBy("block", *QUEUE).limit(most).collect() if number else []
+        is_once = edges + number <= most
+        looked = _Looked(spark, sound, tasks, progress, keep)
+        looked.look(borders, edges, [*chosen, *(borders.collect() if is_once else ())])
+    suspects, bounded = known.select(*BLOCK), looked.digests()
+    if edges and bounded is not None:
         joined = _joined(bounded)
-        again = joined.where("isDifferent").select(*BLOCK)
         more = _equal_blocks(joined, F.col("startsAlike") | F.col("endsAlike"))
         equal, same = equal + more[0], same + more[1]
-    suspects = different.where("not isBorder").select(*BLOCK)
-    suspects = suspects if again is None else suspects.unionByName(again).distinct()
-    suspects = keep(suspects.join(queues.select(*QUEUE, "low", "high"), list(QUEUE)))
-    with watched(spark, "compare borders", progress):
-        number = suspects.count()
-        is_even = not edges and not queues.where("not isEven").limit(1).collect()
-        in_order = suspects.orderBy("block", *QUEUE).limit(given["max_blocks"])
-        chosen = in_order.collect() if number else []
-    nothing = local(spark, [], _MESSAGES)
-    messages = keep(_messages(spark, sound, tasks, chosen, given["exact"], progress, keep)) if chosen else nothing
+        again = keep(joined.where("isDifferent").select(*BLOCK).join(bounds, list(QUEUE)))
+        suspects = suspects.unionByName(again.select(*BLOCK))
+        with watched(spark, "compare borders", progress):
+            number += again.count()
+            rest = again.orderBy("block", *QUEUE).limit(most - len(chosen)).collect()
+        chosen += rest
+        looked.look(borders, 0, [] if is_once else rest)
+    is_even = not edges and not queues.where("not isEven").head(1)
+    details = looked.details() if chosen else None
+    messages = local(spark, [], _MESSAGES) if details is None else keep(_messages(details, given["exact"]))
     same_places = 0 < equal == same
     counted = suspects.groupBy(*QUEUE).agg(F.count("*").alias("differentBlocks"))
     ranges = local(spark, [], _RANGES)
@@ -252,75 +256,80 @@ def _border_blocks(queues: DataFrame) -> DataFrame:
     return ends.unionByName(heads).unionByName(more).where("block >= 0").distinct()
 
 
-def _bounded(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], borders: DataFrame, count: int, progress: Progress, keep: Keep
-) -> DataFrame | None:
-    """Digests of the border blocks within the common ranges alone, and where the messages beyond lie; None without any.
+class _Looked:
+    """What was read once more: blocks in which a queue begins or ends differently, within the common ranges, and messages."""
 
-    A queue's blocks are compared in one round, for its messages beyond are those of all of them.
-    """
-    from pyspark.sql import functions as F
+    def __init__(self, spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], progress: Progress, keep: Keep) -> None:
+        self._spark, self._parts, self._tasks, self._progress, self._keep = spark, parts, tasks, progress, keep
+        self._rows: DataFrame | None = None
 
-    from rmq_spark.reading import worked
+    def look(self, borders: DataFrame, count: int, blocks: list[Row]) -> None:
+        """count: of the borders; blocks (with low and high): whose messages are to be shown.
 
-    every: DataFrame | None = None
-    rounds = -(-count // BORDERS_MAX)
-    for number in range(rounds):
-        edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect()
-        if not edges:
-            continue
-        found = keep(worked(spark, "digests", splits=_again(spark, parts, tasks, edges, progress)))
-        with watched(spark, "digest the ends of queues", progress):
-            found = _together(found)
-        every = found if every is None else every.unionByName(found)
-    return every
+        A queue's borders are compared in one round, for its messages beyond are those of all of them.
+        """
+        from pyspark.sql import functions as F
+
+        from rmq_spark.reading import worked
+
+        rounds = max(-(-count // BORDERS_MAX), 1)
+        for number in range(rounds):
+            edges = borders.where(F.pmod(F.xxhash64(*QUEUE), F.lit(rounds)) == number).collect() if count else []
+            if not edges and not blocks:
+                continue
+            found = self._keep(worked(self._spark, "looked", splits=self._again(edges, blocks)))
+            with watched(self._spark, "look at ends of queues and into blocks", self._progress):
+                found = _together(found)
+            self._rows = found if self._rows is None else self._rows.unionByName(found)
+            blocks = []
+
+    def digests(self) -> DataFrame | None:
+        """Of border blocks, and where the messages beyond lie."""
+        return None if self._rows is None else self._rows.where("digest is null")
+
+    def details(self) -> DataFrame | None:
+        """Messages, with the columns `DETAILS`."""
+        from rmq_columns.read.digests import DETAILS
+
+        return None if self._rows is None else self._rows.where("digest is not null").select(DETAILS.names)
+
+    def _again(self, edges: list[Row], blocks: list[Row]) -> list[DigestTask]:
+        """The tasks that meet these, each with those that it meets."""
+        from pyspark.sql import functions as F
+
+        wanted, shown = (
+            {tuple(row[name] for name in BLOCK): (row["low"], row["high"]) for row in rows} for rows in (edges, blocks)
+        )
+        asked = local(self._spark, [*(wanted.keys() | shown.keys())], f"{_OF_QUEUE}, block long")
+        with watched(self._spark, "find the blocks again", self._progress):
+            met = self._parts.select("split", *BLOCK).join(F.broadcast(asked), list(BLOCK)).distinct().collect()
+        of_task: dict[int, tuple[dict[Queue, Wanted], dict[Queue, Wanted]]] = {}
+        for row in met:
+            block = tuple(row[name] for name in BLOCK)
+            for bounds, own in zip((wanted, shown), of_task.setdefault(row["split"], ({}, {})), strict=True):
+                if block in bounds:
+                    _add(own, block, *bounds[block])
+        return [replace(self._tasks[number], wanted=own[0], looked=own[1]) for number, own in sorted(of_task.items())]
 
 
-def _again(
-    spark: SparkSession, parts: DataFrame, tasks: list[DigestTask], blocks: Iterable[Any], progress: Progress
-) -> list[DigestTask]:
-    """The tasks that meet these blocks (rows with low and high), each with those that it meets."""
-    from pyspark.sql import functions as F
-
+def _add(own: dict[Queue, Wanted], block: tuple[Any, ...], low: int, high: int) -> None:
     from rmq_columns.read.digests import Wanted
 
-    wanted = {(row["brokerName"], row["topic"], row["queueId"], row["block"]): (row["low"], row["high"]) for row in blocks}
-    rows = list(wanted)
-    asked = local(spark, rows, "brokerName string, topic string, queueId int, block long")
-    with watched(spark, "find the blocks again", progress):
-        met = parts.select("split", *BLOCK).join(F.broadcast(asked), list(BLOCK)).distinct().collect()
-    of_task: dict[int, dict[Queue, Wanted]] = {}
-    for row in met:
-        queue = (row["topic"], row["queueId"])
-        low, high = wanted[row["brokerName"], *queue, row["block"]]
-        own = of_task.setdefault(row["split"], {})
-        blocks_so_far = own[queue].blocks if queue in own else frozenset[int]()
-        own[queue] = Wanted(low, high, blocks_so_far | {row["block"]})
-    return [replace(tasks[number], wanted=own) for number, own in sorted(of_task.items())]
+    _, *queue, number = block
+    key: Queue = (queue[0], queue[1])
+    own[key] = Wanted(low, high, (own[key].blocks if key in own else frozenset()) | {number})
 
 
 # --- messages
 
 
-def _messages(
-    spark: SparkSession,
-    parts: DataFrame,
-    tasks: list[DigestTask],
-    blocks: list[Any],
-    is_exact: bool,
-    progress: Progress,
-    keep: Keep,
-) -> DataFrame:
-    """The messages of these blocks that differ, or that one side lacks."""
+def _messages(details: DataFrame, is_exact: bool) -> DataFrame:
+    """The messages that differ, or that one side lacks."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     from rmq_columns.read.digests import DETAILS
-    from rmq_spark.reading import worked
 
-    details = keep(worked(spark, "details", splits=_again(spark, parts, tasks, blocks, progress)))
-    with watched(spark, "look into blocks", progress):
-        details = _together(details)
     key = (*QUEUE, "queueOffset", "nth")
     # more than one message of an offset: a topic that was made again
     nth = F.row_number().over(Window.partitionBy("side", *QUEUE, "queueOffset").orderBy("physicalOffset"))
@@ -367,17 +376,17 @@ def _digests(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
     return digest_split(task)
 
 
-def _details_schema(given: Given) -> pa.Schema:
-    from rmq_columns.read.digests import DETAILS
+def _looked_schema(given: Given) -> pa.Schema:
+    from rmq_columns.read.digests import LOOKED
 
-    return DETAILS
+    return LOOKED
 
 
-def _details(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
-    from rmq_columns.read.digests import detail_split
+def _look(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
+    from rmq_columns.read.digests import look_split
 
-    return detail_split(task)
+    return look_split(task)
 
 
 DIGESTED: Final = Work(_digests_schema, _digests)
-DETAILED: Final = Work(_details_schema, _details)
+LOOKED: Final = Work(_looked_schema, _look)
