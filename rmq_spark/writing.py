@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from rmq_columns import BadOption
 from rmq_columns.errors import CannotRead
@@ -33,6 +34,10 @@ EACH: Final = 1000
 """Rows that are spread over all cores, twice: each executor gets some, and looks whether it sees what the driver sees."""
 NOT_EMPTY: Final = "is not empty; name another, or say --overwrite"
 NO_DIRECTORY: Final = "is no directory"
+NOT_THERE: Final = "PATH_NOT_FOUND"
+"""Spark's word for it."""
+BEGUN: Final = "_begun"
+"""In a directory that is a URI: when the job began.  Readers pass over names with _."""
 
 
 def is_local(path: str) -> bool:
@@ -90,9 +95,9 @@ def _check_may_write(asked: str, there: str) -> None:
 
 
 def check_uri(spark: SparkSession, directory: str, *, overwrite: bool) -> None:
-    """The same of a URI, with the file system that Spark will write to: it is there, free, and a file can be made in it.
+    """The same of a URI, with the file system that Spark will write to: it is there, free, and its tasks can write in it.
 
-    Raises `BadOption`.
+    What they write stays, under a name that nobody reads: nothing of Spark's own removes a file.  Raises `BadOption`.
     """
     if is_local(directory):
         return
@@ -139,24 +144,21 @@ def is_seen(path: str, _row: int) -> bool:
 
 
 def _problem_at(spark: SparkSession, directory: str, *, overwrite: bool) -> str:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    hadoop = jvm.org.apache.hadoop.fs
-    place = hadoop.Path(directory)
-    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    is_new = not system.exists(place)
-    if not is_new:
-        if not system.getFileStatus(place).isDirectory():
-            return NO_DIRECTORY
-        if len(system.listStatus(place)) and not overwrite:
-            return NOT_EMPTY
-    probe = hadoop.Path(place, f".rmq-{uuid.uuid4().hex}")
+    """What hinders, or nothing: then `BEGUN` lies there, written as the frames will be."""
+    from pyspark.errors import AnalysisException
+
+    there = []
     try:
-        system.create(probe, False).close()
-    finally:
-        system.delete(probe, False)
-        if is_new:
-            system.delete(place, False)
+        files = spark.read.format("binaryFile").option("recursiveFileLookup", value=True).load(directory)
+        there = files.inputFiles()
+    except AnalysisException as error:
+        if error.getCondition() != NOT_THERE:
+            raise
+    if there and unquote(there[0]).rstrip("/") == unquote(directory).rstrip("/"):
+        return NO_DIRECTORY
+    if there and not overwrite:
+        return NOT_EMPTY
+    spark.sql("select current_timestamp() as begun").write.mode("overwrite").json(f"{directory.rstrip('/')}/{BEGUN}")
     return ""
 
 

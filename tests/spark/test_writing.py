@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
 from rmq_columns import BadOption, CannotRead
 from rmq_spark.outcome import Outcome
 from rmq_spark.session import silent
-from rmq_spark.writing import FORMATS, check_shared, check_uri, is_seen, write_frames
+from rmq_spark.writing import BEGUN, FORMATS, check_shared, check_uri, is_seen, write_frames
 from tests.spark import command_driver
 from tests.spark.kit import made
 
@@ -42,7 +42,10 @@ def test_a_uri_that_is_free(spark: Any, disk: Disk) -> None:
     for overwrite in (False, True):
         check_uri(spark, f"{disk.uri}/found", overwrite=overwrite)
         check_uri(spark, disk.uri, overwrite=overwrite)
-    assert not list(disk.path.iterdir()), "the probe is gone"
+    assert [one.name for one in disk.path.glob("[!._]*")] == ["found"]
+    for place in (disk.path, disk.path / "found"):
+        assert list((place / BEGUN).glob("part-*")), "tasks have written there"
+        assert not [one for one in place.glob("[!._]*") if one.is_file()]
 
 
 def test_a_uri_that_is_taken(spark: Any, disk: Disk) -> None:
