@@ -174,6 +174,7 @@ def pair_of(text: str, option: str) -> tuple[str, str]:
 
 def _check_places(request: Request, source: Source) -> Missing | None:
     """Before anything is started: stores are there, and what is to be written has a place outside of them."""
+    from rmq_columns.read.stores import list_stores
     from rmq_columns.read.topics import missing_topic
     from rmq_spark.options import located
 
@@ -195,6 +196,8 @@ def _check_places(request: Request, source: Source) -> Missing | None:
         check_free(directory, overwrite=request.common["overwrite"], stores=stores)
     if page := request.common["html"]:
         check_file(page)
+    if options.broker_names and "other" not in request.given and all(map(is_local, options.paths)):
+        list_stores(options)  # two brokers must not have one name
     return missing_topic(options, options.topics or ())
 
 

@@ -1,4 +1,4 @@
-"""What two stores hold, made comparable: digests of blocks of queue offsets; the fields of single messages where those differ.
+"""What two stores hold, made comparable: digests of blocks of queue offsets (`details`: single messages, where those differ).
 
 A message's digest is the first 128 bits of SHA-256 over a key of this comparison and its whole unit.  A block's digest is the sum
 of its messages' digests, in four parts so that no sum overflows: it does not depend on the order, and parts from several splits
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rmq_columns.decode.dtypes import Bytes, Ints, Mask, gather
+from rmq_columns.decode.dtypes import Bytes, Ints, Mask
 from rmq_columns.decode.implied import is_queued
 from rmq_columns.decode.ragged import ragged
 from rmq_columns.decode.scan import Batch
@@ -27,7 +27,7 @@ from rmq_columns.errors import Malformed
 from rmq_columns.read.messages import scanned
 from rmq_columns.read.options import Mode
 from rmq_columns.read.plan import Split
-from rmq_wire.layout.message import BORN_V6, FIXED, HEAD_FLAT, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
+from rmq_wire.layout.message import FIXED, HEAD_FLAT, HOST_V4_SIZE, HOST_V6_SIZE, STORE_V6
 from rmq_wire.message import PROPERTIES_LENGTH
 
 BLOCK_OFFSETS: Final = 4096
@@ -67,32 +67,6 @@ DIGESTS: Final = pa.schema(
 )
 """A row is a part of a block; without topic it is damage: `count` times, `sum0` bytes.  The last two only within bounds: where
 the first message at or behind them lies, and the last one before them."""
-DETAILS: Final = pa.schema(
-    [
-        ("side", pa.int32()),
-        ("brokerName", pa.string()),
-        ("topic", pa.string()),
-        ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()),
-        ("physicalOffset", pa.int64()),
-        ("digest", pa.binary()),
-        ("body", pa.binary()),
-        ("bodySize", pa.int32()),
-        ("bodyCrc", pa.int32()),
-        ("properties", pa.binary()),
-        ("flag", pa.int32()),
-        ("sysFlag", pa.int32()),
-        ("bornTimestamp", pa.int64()),
-        ("bornHost", pa.binary()),
-        ("reconsumeTimes", pa.int32()),
-        ("preparedTransactionOffset", pa.int64()),
-        ("storeTimestamp", pa.int64()),
-        ("storeHost", pa.binary()),
-    ]
-)
-"""body: its hash."""
-LOOKED: Final = pa.schema([*DIGESTS, *(one for one in DETAILS if one.name not in DIGESTS.names)])
-"""Rows of either kind: those of messages have a digest."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +91,7 @@ class Wanted:
 class DigestTask:
     """One split of one side.  broker: by which its store is paired.  wanted: None for everything, else only these queues.
 
-    looked: of which queues what messages are to be shown.
+    looked: of which queues what messages are to be shown (`details`).
     """
 
     split: Split
@@ -131,31 +105,10 @@ class DigestTask:
 
 def digest_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
     """Parts of blocks, with the schema `DIGESTS`.  Raises `SeamMismatch`, `CannotRead`."""
-    yield from _Digester(task).run()
+    yield from Digester(task).run()
 
 
-def look_split(task: DigestTask) -> Iterator[pa.RecordBatch]:
-    """Parts of the wanted blocks, and messages of those that are looked into, with the schema `LOOKED`.
-
-    Raises `SeamMismatch`, `CannotRead`.
-    """
-    queues, digester = _Queues(replace(task, wanted=task.looked)), _Digester(task)
-    for batch in _batches(task, []):
-        units, queue, _ = queues.choose(batch.buffer, batch.units, within=True)
-        for begin in range(0, len(units), BLOCK_OFFSETS):
-            chosen = slice(begin, begin + BLOCK_OFFSETS)
-            yield _wide(_details(task, queues, batch.buffer, units.take(chosen), queue[chosen]))
-        yield from map(_wide, digester.take(batch))
-    yield from map(_wide, digester.summed())
-
-
-def _wide(batch: pa.RecordBatch) -> pa.RecordBatch:
-    there = set(batch.schema.names)
-    columns = [batch.column(one.name) if one.name in there else pa.nulls(len(batch), one.type) for one in LOOKED]
-    return pa.record_batch(columns, schema=LOOKED)
-
-
-def _batches(task: DigestTask, damage: list[int]) -> Iterator[Batch]:
+def batches(task: DigestTask, damage: list[int]) -> Iterator[Batch]:
     """Sound units; sizes of what is none go to `damage`.  Raises `Malformed` in mode FAILFAST."""
     split = task.split
     tree = split.store.tree(split.options)
@@ -175,7 +128,7 @@ def _batches(task: DigestTask, damage: list[int]) -> Iterator[Batch]:
             yield item
 
 
-class _Queues:
+class Queues:
     """Numbers of queues, and which rows are wanted."""
 
     def __init__(self, task: DigestTask) -> None:
@@ -234,15 +187,17 @@ class _Queues:
         return number
 
 
-class _Digester:
+class Digester:
+    """Sums messages up by block."""
+
     def __init__(self, task: DigestTask) -> None:
-        self.task, self.queues = task, _Queues(task)
+        self.task, self.queues = task, Queues(task)
         self.gathered: list[tuple[npt.NDArray[Any], ...]] = []
         self.count = 0
 
     def run(self) -> Iterator[pa.RecordBatch]:
         damage: list[int] = []
-        for batch in _batches(self.task, damage):
+        for batch in batches(self.task, damage):
             yield from self.take(batch)
         yield from self.summed()
         if damage:
@@ -367,43 +322,3 @@ def kept(properties: bytes, ignored: tuple[bytes, ...]) -> bytes:
         return properties
     pairs = properties.removesuffix(_PAIR_END).split(_PAIR_END)
     return b"".join(pair + _PAIR_END for pair in pairs if pair and pair.partition(_NAME_END)[0] not in ignored)
-
-
-def _details(task: DigestTask, queues: _Queues, buffer: Bytes, units: Units, queue: Ints) -> pa.RecordBatch:
-    names = [queues.names[number] for number in queue.tolist()]
-    view = buffer.data
-    bodies = zip(units.body_at.tolist(), (units.body_at + units.body_size).tolist(), strict=True)
-    texts = zip(units.properties_at.tolist(), (units.properties_at + units.properties_size).tolist(), strict=True)
-    columns: dict[str, Any] = {
-        "side": np.full(len(units), task.side),
-        "brokerName": [task.broker] * len(units),
-        "topic": [name[0] for name in names],
-        "queueId": [name[1] for name in names],
-        "queueOffset": units["queue_offset"],
-        "physicalOffset": units["physical_offset"],
-        "body": [hashlib.sha256(view[start:end]).digest()[:16] for start, end in bodies],
-        "bodySize": units["body_size"],
-        "bodyCrc": units["body_crc"],
-        "properties": [kept(bytes(view[start:end]), task.how.ignored) for start, end in texts],
-        "flag": units["flag"],
-        "sysFlag": units["sys_flag"] & (-1 if task.how.is_exact else ~STORE_V6),
-        "bornTimestamp": units["born_timestamp"],
-        "bornHost": _hosts(buffer, units, "born_host", BORN_V6),
-        "reconsumeTimes": units["reconsume_times"],
-        "preparedTransactionOffset": units["prepared_transaction_offset"],
-        "storeTimestamp": units["store_timestamp"],
-        "storeHost": _hosts(buffer, units, "store_host", STORE_V6),
-    }
-    columns["digest"] = hashes(buffer, units, task.how)  # last: it overwrites some of the fields
-    return pa.record_batch([pa.array(columns[one.name], one.type) for one in DETAILS], schema=DETAILS)
-
-
-def _hosts(buffer: Bytes, units: Units, field: str, bit: int) -> list[bytes]:
-    found: list[bytes] = [b""] * len(units)
-    for bits in units.kinds_of_hosts():
-        rows = np.flatnonzero(units.host_bits == bits)
-        size = HOST_V6_SIZE if bits & bit else HOST_V4_SIZE
-        hosts = gather(buffer, units.at[rows] + FIXED[bits].at[field], np.dtype((np.void, size)))
-        for row, host in zip(rows.tolist(), hosts, strict=True):
-            found[row] = host.tobytes()
-    return found

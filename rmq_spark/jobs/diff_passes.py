@@ -289,7 +289,7 @@ class _Looked:
 
     def details(self) -> DataFrame | None:
         """Messages, with the columns `DETAILS`."""
-        from rmq_columns.read.digests import DETAILS
+        from rmq_columns.read.details import DETAILS
 
         return None if self._rows is None else self._rows.where("digest is not null").select(DETAILS.names)
 
@@ -328,7 +328,7 @@ def _messages(details: DataFrame, is_exact: bool) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    from rmq_columns.read.digests import DETAILS
+    from rmq_columns.read.details import DETAILS
 
     key = (*QUEUE, "queueOffset", "nth")
     # more than one message of an offset: a topic that was made again
@@ -377,13 +377,13 @@ def _digests(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
 
 
 def _looked_schema(given: Given) -> pa.Schema:
-    from rmq_columns.read.digests import LOOKED
+    from rmq_columns.read.details import LOOKED
 
     return LOOKED
 
 
 def _look(given: Given, task: DigestTask) -> Iterator[pa.RecordBatch]:
-    from rmq_columns.read.digests import look_split
+    from rmq_columns.read.details import look_split
 
     return look_split(task)
 

@@ -160,3 +160,14 @@ def test_no_job_starts_spark_for_a_topic_that_no_store_has(home: Path, job: str)
     said = f"no topic kinds-5_5_1 in any of {home / 'store'}, {home / 'other'}: did you mean kinds-5_5_0 or kinds-4_9_8?"
     assert asked_of(*words) == (2, "", f"rmq: {said}\n")
     assert asked_of(job, "store", "other", "--topic", "kinds-5_5_0").status == STARTED
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job != "diff"])  # which compares a store with its copy
+def test_no_job_starts_spark_for_two_brokers_of_one_name(home: Path, job: str) -> None:
+    """Their queues would be taken for each other's."""
+    seen = asked_of(job, "store", "other", "--option", "brokerName=broker-a")
+    assert (seen.status, seen.out, seen.err.count("\n")) == (2, "", 1), seen
+    assert f"{home / 'store'}" in seen.err
+    assert "would both be broker-a" in seen.err
+    assert asked_of(job, "store", "other", "--option", "brokerName=broker-a,broker-b").status == STARTED
+    assert not (home / "new").exists()

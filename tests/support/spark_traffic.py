@@ -70,7 +70,7 @@ BOUNDS: Final = (
     Bound("retries", 2.5, 0.04, 3400, 1200, why="copies first, then candidates for their origins alone; and the log's last part"),
     Bound("pending", 1.7, 0.12, 9200, 4500, why="538 small tasks: each of some 10 KB there and back"),
     Bound("export", 2.2, 0.001, 190, 40, why="read, and counted once more (`--no-verify`: once); nothing goes through Spark"),
-    Bound("diff", 3.3, 0.007, 7400, 1600, 50, why="of both logs: digests, then the blocks that differ; tasks of up to 40 KB"),
+    Bound("diff", 2.2, 0.005, 6000, 1100, 50, why="of both logs: digests, then the blocks that differ; tasks of up to 40 KB"),
     Bound("rebuild-queues", 2.2, 0.001, 520, 125, why="with `compare`: to make them and to compare"),
 )
 
