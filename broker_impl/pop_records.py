@@ -12,6 +12,7 @@ from __future__ import annotations
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.engine import Engine
 from broker_impl.intake import Intake
+from broker_impl.timer_slots import UNLIMITED
 from rmq_store.log.draft import Draft, Placed
 from rmq_wire import names
 from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
@@ -26,6 +27,8 @@ class PopRecords:
         self._config = config
         self._intake = intake
         self.topic = pop.revive_topic(config.broker_cluster_name)
+        self._last_slot: tuple[int, int, int | None] = (-1, -1, None)
+        """Of the last record when it is due, when that was asked, and the slot: those of one millisecond mostly have one."""
 
     def put_check_point(self, point: PopCheckPoint, queue_id: int, wall_ms: int) -> Placed:
         """Stage it.  Raises `NotTaken`."""
@@ -43,7 +46,10 @@ class PopRecords:
 
     def _put(self, tag: str, body: bytes, queue_id: int, due_ms: int, key: str, wall_ms: int) -> Placed:
         intake = self._intake
-        slot_ms = intake.slot_of(due_ms, wall_ms)
+        last_due_ms, last_wall_ms, slot_ms = self._last_slot
+        if due_ms != last_due_ms or wall_ms != last_wall_ms or self._config.timer_congest_num_each_slot < UNLIMITED:
+            slot_ms = intake.slot_of(due_ms, wall_ms)
+            self._last_slot = due_ms, wall_ms, slot_ms
         if slot_ms is None:
             topic, at, properties = self.topic, queue_id, pop.record_properties(tag, due_ms, key)
         else:

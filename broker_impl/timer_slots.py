@@ -12,7 +12,7 @@ from rmq_store.timer.machine import Timer
 from rmq_wire.implied import timers
 
 _CHANCES: Final = 1_000
-_UNLIMITED: Final = (1 << 31) - 1
+UNLIMITED: Final = (1 << 31) - 1
 """As a limit: a slot's count is a Java int."""
 
 
@@ -36,14 +36,14 @@ class SlotRule:
         precision_ms, max_delay_s = self._timer.settings.timer_precision_ms, self._config.timer_max_delay_sec
         try:
             slot_ms = timers.slot_at(deliver_ms, now_ms, precision_ms=precision_ms, max_delay_s=max_delay_s)
-            return slot_ms if self._config.timer_congest_num_each_slot >= _UNLIMITED else self._checked(slot_ms)
+            return slot_ms if self._config.timer_congest_num_each_slot >= UNLIMITED else self._checked(slot_ms)
         except timers.IllegalTime as why:
             raise NotTaken(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, why) from None
 
     def _checked(self, slot_ms: int | None) -> int | None:
         """It has room."""
         limit = self._config.timer_congest_num_each_slot
-        if slot_ms is not None and limit < _UNLIMITED:
+        if slot_ms is not None and limit < UNLIMITED:
             count = self._timer.count(slot_ms)
             if count > limit and timers.is_rejected(count, limit, self._env.rng.randrange(_CHANCES)):
                 raise NotTaken(PutStatus.WHEEL_TIMER_FLOW_CONTROL, f"{count} messages in slot {slot_ms}")

@@ -37,15 +37,16 @@ _TREE_TABLE: Final = 64
 
 def string_hash(text: str) -> int:
     """`String.hashCode`: h = 31 h + unit over UTF-16 units, as a signed 32-bit number."""
-    return (_hash(0, text) ^ _SIGN) - _SIGN
+    return (word_of_suffix(0, text) ^ _SIGN) - _SIGN
 
 
 def hash_suffix(prefix_hash: int, text: str) -> int:
     """The hash of prefix + text from the hash of the prefix: what makes hashing many keys with one beginning cheap."""
-    return (_hash(prefix_hash, text) ^ _SIGN) - _SIGN
+    return (word_of_suffix(prefix_hash, text) ^ _SIGN) - _SIGN
 
 
-def _hash(value: int, text: str) -> int:
+def word_of_suffix(value: int, text: str) -> int:
+    """`hash_suffix` as 32 bits without a sign."""
     if not text.isascii():
         for unit in array("H", text.encode("utf-16-le" if _LITTLE else "utf-16-be", "surrogatepass")):
             value = (31 * value + unit) & _WORD
@@ -65,7 +66,7 @@ _LITTLE: Final = array("H", [1]).tobytes()[0] == 1
 
 def spread_of(text: str) -> int:
     """`HashMap.hash`: the high half folded into the low one, since buckets look at low bits only."""
-    value = _hash(0, text)
+    value = word_of_suffix(0, text)
     return value ^ (value >> 16)
 
 

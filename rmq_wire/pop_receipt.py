@@ -12,6 +12,7 @@ Source: `ExtraInfoUtil`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rmq_wire import names
@@ -133,8 +134,9 @@ _HUNDRED: Final = tuple([f"{number:02d}" for number in range(100)])
 def numbers_text(numbers: Collection[int]) -> str:
     """Joined by commas."""
     count = len(numbers)
-    if isinstance(numbers, range) and count and numbers[0] >= 100 and numbers.step == 1:
-        return _range_text(numbers[0], numbers[-1])
+    if isinstance(numbers, range) and count and numbers.start >= 100 and numbers.step == 1:
+        known = _known_range_text if count < len(_FORMS) else _range_text
+        return known(numbers.start, numbers.stop - 1)
     return _FORMS[count] % (*numbers,) if count < len(_FORMS) else ",".join(map(str, numbers))
 
 
@@ -146,6 +148,10 @@ def _range_text(first: int, last: int) -> str:
         return head + ("," + head).join(_HUNDRED[first % 100 : last % 100 + 1])
     end = hundred * 100 + 99
     return f"{_range_text(first, end)},{_range_text(end + 1, last)}"
+
+
+_known_range_text: Final = lru_cache(maxsize=256)(_range_text)
+"""What was popped lately is acknowledged next, and its record says the same numbers."""
 
 
 def queue_count_entry(flag: str, queue_id: int, count: int) -> str:

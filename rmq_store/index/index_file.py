@@ -20,9 +20,9 @@ from rmq_store.errors import Cold
 from rmq_store.index.key_hashes import WORD, KeyHashes
 from rmq_store.layouts import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmq_store.log.staging import Staged
-from rmq_store.queues.key_heads import SUFFIX
+from rmq_store.queues.key_heads import HEAD_PART, TAIL_PART
 from rmq_wire.implied.index_keys import HASH_MAX, is_indexed
-from rmq_wire.java import hash_suffix
+from rmq_wire.java import word_of_suffix
 from rmq_wire.layout.index import Geometry
 
 HEADER_BYTES: Final = INDEX_HEADER.size
@@ -163,6 +163,7 @@ class IndexFile:
             return
         number, used, begin = self.count, self.slots_used, self.begin_timestamp
         slot_num, pack, tails = self.slot_num, INDEX_ENTRY.pack, hashes.tails
+        head_of, tail_of, word, most = HEAD_PART, TAIL_PART, WORD, HASH_MAX
         entries: list[bytes] = []
         append = entries.append
         for staged in batch:
@@ -174,12 +175,12 @@ class IndexFile:
             seconds = min((store_timestamp - begin) // 1000, HASH_MAX) if 0 < begin < store_timestamp else 0
             for key in keys:
                 try:
-                    tail = tails[key[-SUFFIX:]]
-                    key_hash = (heads[key[:-SUFFIX]] + tail if tail >= 0 else hash_suffix(heads.prefix, key)) & WORD
+                    tail = tails[key[tail_of]]
+                    key_hash = heads[key[head_of]] + tail & word if tail >= 0 else word_of_suffix(heads.prefix, key)
                 except KeyError:
                     key_hash = hashes.of(staged.queue, key)
-                if key_hash > HASH_MAX:
-                    key_hash = -key_hash & HASH_MAX
+                if key_hash > most:
+                    key_hash = -key_hash & most
                 slot = key_hash % slot_num
                 previous = slots[slot]
                 if not previous:

@@ -12,6 +12,9 @@ from rmq_wire.java import hash_suffix, string_hash
 
 SUFFIX: Final = 3
 """Characters of the tail."""
+HEAD_PART: Final = slice(None, -SUFFIX)
+TAIL_PART: Final = slice(-SUFFIX, None)
+"""Of a key."""
 SUFFIX_FACTOR: Final = 31**SUFFIX
 CACHED_HEADS_MAX: Final = 1024
 """Per topic."""

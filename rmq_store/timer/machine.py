@@ -42,6 +42,8 @@ SLOTS_PER_STEP: Final = 4_096
 TOLD_MAX: Final = 4_096
 """Of more messages on their way nothing is remembered: 0.2 KiB each."""
 
+_as_tuple: Final = tuple.__new__
+"""`Entry(…)` without the frame in between, where there are many."""
 Deliver = Callable[[Draft, bool], int]
 """Stage the copy of a message, which goes into its own topic or (True) into the timer's once more.
 
@@ -275,7 +277,7 @@ class Timer:
             return False
         step.looked += 1
         step.bytes += size
-        step.entries.append(Entry(queue_offset, due_ms, PLAIN, physical_offset, size, topic))
+        step.entries.append(_as_tuple(Entry, (queue_offset, due_ms, PLAIN, physical_offset, size, topic)))
         return True
 
     def _write(self, entries: list[Entry], wall_ms: int) -> None:

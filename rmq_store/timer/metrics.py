@@ -32,13 +32,19 @@ class TimerMetrics:
 
     def add_all(self, changes: Iterable[tuple[str | None, int]], wall_ms: int) -> None:
         """The same again and again."""
-        counts = self.counts
+        added: dict[str, int] = {}
         number = 0
         for topic, value in changes:
             if topic is not None:
-                counts[topic] = (counts[topic][0] + value if topic in counts else value, wall_ms)
                 number += 1
+                if topic in added:
+                    added[topic] += value
+                else:
+                    added[topic] = value
         if number:
+            counts = self.counts
+            for topic, value in added.items():
+                counts[topic] = (counts[topic][0] + value if topic in counts else value, wall_ms)
             self.version_ms = wall_ms
             self.version_counter += number
             self.changes += number
