@@ -28,7 +28,8 @@ BACKLOG = 1024
 
 BRIEF_S = 0.001
 """After an answer: who has it often asks again at once, and a wait for it through trio costs twice what a small request does."""
-OTHERS_NS = 1_000_000
+NS_PER_MS = 1_000_000
+OTHERS_NS = NS_PER_MS
 """Other tasks of trio's have a turn after so long at the latest, while there is always something to do here."""
 MISSES_MAX = 1_023
 
@@ -49,7 +50,7 @@ class Patience:
         if self._passes:
             self._passes -= 1
             return False
-        return deadline_ms is None or deadline_ms * 1_000_000 - now_ns > 2 * BRIEF_S * 1_000_000_000
+        return deadline_ms is None or deadline_ms * NS_PER_MS - now_ns > 2 * NS_PER_MS
 
     def waited(self, found: bool) -> None:
         """What it brought."""
@@ -100,27 +101,24 @@ class Shell:
         checkpoint, wait_readable, now_ns = trio.lowlevel.checkpoint, trio.lowlevel.wait_readable, time.monotonic_ns
         fd = self._epoll.fileno()
         events = reactor.poll()
-        others_ns = now_ns()
+        others_ns, has_turned = now_ns(), False
         while not reactor.stopped:
-            if events or reactor.due():
+            deadline_ms, now = reactor.next_deadline(), now_ns()
+            if events or (deadline_ms is not None and deadline_ms * NS_PER_MS <= now):
+                if now - others_ns >= OTHERS_NS:
+                    await checkpoint()
+                    others_ns = now_ns()
                 reactor.turn(events)
-                events = reactor.poll()
-                if not events and not reactor.stopped and patience.waits(reactor.next_deadline(), now_ns()):
-                    events = reactor.poll(BRIEF_S)
-                    patience.waited(bool(events))
-                if events or reactor.due():
-                    now = now_ns()
-                    if now - others_ns >= OTHERS_NS:
-                        await checkpoint()
-                        others_ns = now
-                    continue
-            deadline_ms = reactor.next_deadline()
-            if deadline_ms is not None and deadline_ms < armed_ms:
-                armed_ms = deadline_ms
-                scope.deadline = trio.current_time() + (deadline_ms - time.monotonic_ns() / 1e6) / 1e3
-            await wait_readable(fd)
-            others_ns = now_ns()
-            events = reactor.poll()
+                events, has_turned = reactor.poll(), True
+            elif has_turned and patience.waits(deadline_ms, now):
+                events, has_turned = reactor.poll(BRIEF_S), False
+                patience.waited(bool(events))
+            else:
+                if deadline_ms is not None and deadline_ms < armed_ms:
+                    armed_ms = deadline_ms
+                    scope.deadline = trio.current_time() + (deadline_ms - time.monotonic_ns() / NS_PER_MS) / 1e3
+                await wait_readable(fd)
+                events, has_turned, others_ns = reactor.poll(), False, now_ns()
 
     def wake(self) -> None:
         """From any thread: there is something to do, take a turn."""

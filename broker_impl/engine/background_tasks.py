@@ -67,26 +67,27 @@ class BackgroundTasks:
     def __init__(self, loop: Loop, commits: NoCommits) -> None:
         self._loop = loop
         self._commits = commits
-        self._waiting: deque[Task] = deque()
+        self.waiting: deque[Task] = deque()
+        """Those that want another slice."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, task: Task) -> None:
-        self._waiting.append(task)
+        self.waiting.append(task)
 
     def rotate(self, limit: int) -> None:
         """A slice of up to `limit` tasks; who wants another comes back at the end of the row.  Unwanted ones are ended."""
-        for _ in range(min(limit, len(self._waiting))):
-            task = self._waiting.popleft()
+        for _ in range(min(limit, len(self.waiting))):
+            task = self.waiting.popleft()
             if not task.wanted:
                 task.generator.close()
                 self._release(task)
             elif self._slice(task):
                 if task.pause is None:
-                    self._waiting.append(task)
+                    self.waiting.append(task)
                 else:
-                    task.pause.then(partial(self._waiting.append, task))
+                    task.pause.then(partial(self.waiting.append, task))
 
     def _slice(self, task: Task) -> bool:
         commits = self._commits

@@ -53,7 +53,7 @@ class Backlogs(Generic[P]):
     @property
     def servable(self) -> bool:
         """There is somebody who takes answers."""
-        return any(_takes(peer) for peer in chain(self._light, self._large))
+        return bool(self._light or self._large) and any(_takes(peer) for peer in chain(self._light, self._large))
 
     def serve(self, peers_max: int, full: Callable[[], bool], serve: Callable[[P], None], now_ms: int) -> None:
         """Have up to so many served whose next answer is not known to be large; when it is `full`, who pulls keeps his place."""

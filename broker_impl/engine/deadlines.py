@@ -59,6 +59,11 @@ class Deadlines:
             self._empty -= 1
         return heap[0][0] if heap else None
 
+    def are_due(self, now_ms: int) -> bool:
+        """Whether `due` has anything; if not, it need not be asked this time."""
+        self._now_ms = now_ms
+        return bool(self._heap) and self._heap[0][0] <= now_ms
+
     def due(self, now_ms: int, limit: int) -> Iterator[Action]:
         """Take out what is due, earliest first, at most `limit` of them: the rest stays due.
 

@@ -219,11 +219,13 @@ class Engine:
     def settle(self) -> Sequence[Output]:
         """Dispatch, wake-ups, deadlines, slices of background tasks; commits what these staged."""
         self.guard(self._dispatch)
-        for action in self._deadlines.due(self.env.mono_ms, self.limits.due_max):
-            self.guard(action)
-            if self.crowded:
-                break
-        if self._tasks:
+        now = self.env.mono_ms
+        if self._deadlines.are_due(now):
+            for action in self._deadlines.due(now, self.limits.due_max):
+                self.guard(action)
+                if self.crowded:
+                    break
+        if self._tasks.waiting:
             self._tasks.rotate(self.limits.tasks_max)
         self._commits.commit()
         return self._buffers.take(self.env.mono_ms) if self._buffers.dirty else _NO_OUTPUT
@@ -231,7 +233,7 @@ class Engine:
     def next_deadline(self) -> int | None:
         """When the next turn is due; now while anything is left to do."""
         commits = self._commits
-        if self._tasks or self._buffers.dirty or commits.behind or commits.gathering:
+        if self._tasks.waiting or self._buffers.dirty or commits.behind or commits.gathering:
             return self.env.mono_ms
         return self.env.mono_ms if self._backlogs.servable else self._deadlines.next()
 
@@ -392,5 +394,5 @@ class Engine:
         if arrived:
             for then in self._on_arrival:
                 self.guard(then, arrived)
-        lagging = self._commits.lagging
-        self.receive_bytes_max = self.limits.receive_bytes_lagging if lagging else self.limits.receive_bytes_max
+        limits = self.limits
+        self.receive_bytes_max = limits.receive_bytes_lagging if self._commits.lagging else limits.receive_bytes_max
