@@ -33,6 +33,7 @@ from rmq_spark.committer import committer_of
 from rmq_spark.jobs import Job, Source
 from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
+from rmq_spark.session import jvm_of
 from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
 from rmq_spark.zone import SUBMITTED
 
@@ -270,7 +271,7 @@ def _is_jvm_gone(error: Exception, spark: SparkSession | None) -> bool:
     """Known by the error, or, where py4j only knows that a call failed, by the process itself."""
     if type(error).__name__ in reasons.GONE:
         return True
-    process = None if spark is None else spark.sparkContext._gateway.proc
+    process = None if spark is None else jvm_of(spark)
     if type(error).__name__ != reasons.NO_ANSWER or process is None:
         return False
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 import uuid
@@ -109,6 +110,12 @@ def _without_submitted(settings: Mapping[str, str]) -> dict[str, str]:
     SparkContext._ensure_initialized()  # connects to the JVM, from which SparkConf takes what was submitted
     submitted = SparkConf()
     return {key: value for key, value in settings.items() if not submitted.contains(key)}
+
+
+def jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of its JVM, where Python has started it."""
+    found: subprocess.Popen[bytes] | None = spark.sparkContext._gateway.proc
+    return found
 
 
 def cores(spark: SparkSession) -> int:

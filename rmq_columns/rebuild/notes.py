@@ -36,7 +36,8 @@ def print_of_tasks(plans: Iterable[Plan], tasks: Iterable[Task]) -> str:
         sizes = (target.file_bytes, target.batch_file_bytes, target.extension_file_bytes)
         made.update(repr((plan.number, plan.store.uri, plan.store.broker_name, rules, sizes)).encode())
     for task in tasks:
-        made.update(repr((task.plan.number, str(task.split.options.mode))).encode())
+        how = task.split.options
+        made.update(repr((task.plan.number, how.mode, how.tail, how.verify_crc)).encode())
         for part in task.split.parts:
             made.update(repr((part, _changed(part.path))).encode())
     return made.hexdigest()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +65,26 @@ def test_queues_of_the_real_broker(spark: Any, tmp_path: Path, monkeypatch: pyte
     assert figures(outcome)["differentQueues"] == 0
     assert figures(outcome)["comparedQueues"] == figures(outcome)["queues"] == outcome.frames["queues"].count()
     json.dumps(outcome.as_json())
+
+
+def test_goes_on_where_it_was_interrupted(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first start had written is not read again: the log has been ruined since, and nobody sees that."""
+    store, to = store_of("plain", tmp_path / "store"), tmp_path / "to"
+    with monkeypatch.context() as patch:
+        patch.setattr("rmq_columns.rebuild.work.take_rows", MagicMock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            job.run(spark, Source((str(store),), SPLIT), given(to), silent)
+    wanted = files_of(store)
+    log = min((store / "commitlog").iterdir())
+    written = log.stat()
+    spoil(log, 1000, bytes(5000))
+    os.utime(log, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert sorted(one.name for one in to.iterdir()) == ["rebuilt-queues.json", "unfinished"]
+    outcome = job.run(spark, Source((str(store),), SPLIT), given(to), silent)
+    assert figures(outcome)["damagedBytes"] == 0
+    assert files_of(to) == wanted
+    again = job.run(spark, Source((str(store),), SPLIT), given(to), silent)
+    assert figures(again)["damagedBytes"] > 0, "of another start all is read"
 
 
 def test_as_a_function(spark: Any, tmp_path: Path) -> None:
