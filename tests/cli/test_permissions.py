@@ -11,6 +11,7 @@ import pytest
 
 from rmq_spark.jobs import JOBS
 from tests.support.rmq import DEV, Server
+from tests.support.spark_words import needed
 from tests.support.stores import golden_store
 from tests.support.talk import Talk
 from tests.support.unprivileged import seen_by_somebody_else
@@ -48,7 +49,7 @@ LOOKS = (
     ("diff", "other", "store"),
     ("export", "store", "--to", "new.jsonl"),
 )
-MORE = {"rebuild-queues": ("--to", "new"), "export": ("--to", "new"), "loss": ("--ledger", "sent.jsonl"), "diff": ("other",)}
+MORE = {"diff": ["other"]}
 
 
 def test_a_directory_or_file_that_may_not_be_read(home: Path) -> None:
@@ -76,7 +77,7 @@ def test_a_directory_or_file_that_may_not_be_read(home: Path) -> None:
 
 
 def test_jobs_say_so_before_spark_starts(home: Path) -> None:
-    commands = [("spark", job, "store", *MORE.get(job, ())) for job in JOBS]
+    commands = [("spark", name, "store", *needed(job, ledger="sent.jsonl"), *MORE.get(name, [])) for name, job in JOBS.items()]
     for place in ("commitlog", ".", "consumequeue", "config", "index"):
         with closed(home / "store" / place):
             seen = seen_by_somebody_else(commands, home)

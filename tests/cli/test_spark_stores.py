@@ -13,6 +13,7 @@ from rmq_cli import spark_run
 from rmq_spark.jobs import JOBS, Source
 from rmq_spark.outcome import Outcome
 from tests.cli.spark_stub import Job, Seen, look, stand_in
+from tests.support.spark_words import needed
 from tests.support.stores import golden_store, spoil
 
 
@@ -124,12 +125,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-NEEDED = {"rebuild-queues": ("--to", "new"), "export": ("--to", "new"), "loss": ("--ledger", "sent.jsonl")}
-
-
 def asked_of(job: str, *words: str) -> Seen:
     """`rmq spark JOB …` with what this job cannot do without."""
-    return look(job, *words, *NEEDED.get(job, ()))
+    return look(job, *words, *needed(JOBS[job], ledger="sent.jsonl"))
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -21,6 +21,7 @@ from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import JOBS, Source
 from rmq_spark.session import silent
 from rmq_spark.zone import session_zone
+from tests.support.spark_words import needed
 
 PARAMETERS = (
     Parameter("max_lag", int, "So many.", least=0),
@@ -203,7 +204,7 @@ def test_a_name_means_one_thing() -> None:
 def test_the_help_of_a_job(job: str) -> None:
     """All parameters with their defaults, examples that the job takes, and nothing wider than a terminal."""
     command, declared = command_of(job), JOBS[job]
-    with command.make_context(job, ["somewhere", *needed(declared.parameters)]) as context:
+    with command.make_context(job, ["somewhere", *needed(declared)]) as context:
         context.terminal_width = context.max_content_width = 80
         shown = command.get_help(context)
     assert max(map(len, shown.splitlines())) <= 80
@@ -236,7 +237,3 @@ def test_what_a_job_leaves_out_it_refuses_as_an_option_of_the_format_too(job: st
 def test_the_function_of_a_job_takes_the_same_and_complains_before_it_reads(job: str) -> None:
     with pytest.raises(BadOption, match=r"no option max_lgg; (did you mean|there are)"):
         JOBS[job].function(MagicMock(), "/nowhere", max_lgg=1)
-
-
-def needed(parameters: tuple[Parameter, ...]) -> list[str]:
-    return [word for one in parameters if one.is_required for word in (option_of(one.name), "x")]

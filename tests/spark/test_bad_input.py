@@ -16,14 +16,9 @@ from click.testing import CliRunner
 
 from rmq_spark.jobs import JOBS
 from tests.spark.kit import made
+from tests.support.spark_words import needed
 
-NEEDED = {
-    "loss": ("--ledger", "sent"),
-    "export": ("--to", "out"),
-    "rebuild-queues": ("--to", "out"),
-    "diff": ("--other", "whole/store"),
-    "order": ("--sequence", "property:sequence"),
-}
+MORE = {"diff": ["--other", "whole/store"], "order": ["--sequence", "property:sequence"]}
 
 
 def cut_in_a_message(store: Path) -> None:
@@ -74,7 +69,8 @@ def test_a_half_copied_store(
     (tmp_path / "whole").symlink_to(whole)
     (tmp_path / "sent").symlink_to(whole / "sent")
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(command, [job, "broker/store", *NEEDED.get(job, ()), "--out", "found", "--json"])
+    words = [*needed(JOBS[job], to="out", ledger="sent"), *MORE.get(job, [])]
+    done = CliRunner().invoke(command, [job, "broker/store", *words, "--out", "found", "--json"])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert "Traceback" not in done.stderr
     assert done.exit_code in (0, 1, 2)
