@@ -53,7 +53,7 @@ SmallPiece = Sequence[tuple[int, "QueueTask | IndexTask"]]
 """(number of the store, a queue or an index file)"""
 Answer = tuple[int, "QueueState | Told | IndexState | IndexTold", Findings]
 MANY_QUEUES: Final = 5_000
-MANY_INDEX_FILES: Final = 16
+MANY_INDEX_FILES: Final = 64
 """What is known of so many (40 KB of an index file of the usual size) is sent to everybody who reads the log; of more, queue
 units and index entries meet messages elsewhere."""
 LogPiece = tuple[int, Sequence[LogPart]]

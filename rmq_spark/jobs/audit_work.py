@@ -7,7 +7,7 @@ Rows of one table, of several kinds: an answer of a piece of work, which is for 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.grouped_rows import cached
@@ -130,15 +130,16 @@ def check_log(number: int, piece: LogPiece, known: Sequence[Known]) -> Iterator[
 def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iterator[Row]:
     """Queues and index files by themselves; what is known of each stays here."""
     from rmq_columns.checks.findings import Findings
+    from rmq_columns.checks.index import IndexTold
     from rmq_columns.checks.meeting import shares
     from rmq_columns.checks.queues import Told
     from rmq_columns.checks.tasks import IndexTask
 
-    answers: list[Any] = []
     told: dict[int, tuple[Told, Findings]] = {}
+    indexed: dict[int, tuple[IndexTold, Findings]] = {}
     for store, task in piece:
         if isinstance(task, IndexTask):
-            answers.append((store, *(yield from check_index(store, task))))
+            yield from check_index(store, task, *indexed.setdefault(store, (IndexTold(), Findings())))
             continue
         state, findings = task.check()
         together, found = told.setdefault(store, (Told(), Findings()))
@@ -153,17 +154,15 @@ def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iter
         yield {**own, "held": pickled(state)}
         for file, share in shares(state, key in known[store].apart):
             yield {**own, "queueFile": file, "held": pickled(share)}
-    answers += [(store, together, found) for store, (together, found) in told.items()]
-    yield answer(number, answers)
+    yield answer(number, [(store, *both) for by_store in (told, indexed) for store, both in by_store.items()])
 
 
-def check_index(store: int, task: IndexTask) -> Generator[Row, None, tuple[IndexTold, Findings]]:
-    """An index file by itself, and where its entries point."""
-    from rmq_columns.checks.findings import Findings
-    from rmq_columns.checks.index import IndexState, IndexTold
+def check_index(store: int, task: IndexTask, told: IndexTold, findings: Findings) -> Iterator[Row]:
+    """An index file by itself, and where its entries point; what is found, and what is told of several, is added up."""
+    from rmq_columns.checks.index import IndexState
     from rmq_columns.checks.meeting import Located, stretches
 
-    state, findings, told, held = IndexState(task.file), Findings(), IndexTold(), b""
+    state, held = IndexState(task.file), b""
     own = {"store": store, "topic": task.file.name}
     for number, offsets in task.walked(state, findings):
         assert state.geometry is not None
@@ -173,7 +172,6 @@ def check_index(store: int, task: IndexTask) -> Generator[Row, None, tuple[Index
     told.take(state)
     state.fences = state.fences[:0]
     yield {"kind": INDEX, **own, "lastAt": state.last_offset, "units": len(state.odd), "held": pickled(state)}
-    return told, findings
 
 
 class IndexMeeting:
