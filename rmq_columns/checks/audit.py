@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol
 from rmq_columns.checks.findings import Finding, Findings
 from rmq_columns.checks.index import IndexState, IndexTold
 from rmq_columns.checks.log import check_log
-from rmq_columns.checks.meeting import Bounds
+from rmq_columns.checks.meeting import Bounds, Elsewhere
 from rmq_columns.checks.queues import Key, QueueState, Told
 from rmq_columns.checks.report import Known, LogPart, LogReport, QueueSummary, Sums
 from rmq_columns.checks.scope import Scope
 from rmq_columns.checks.tasks import Dangling, DanglingTask, IndexTask, QueueTask
 from rmq_columns.checks.trees import Listed, listed_stores, log_parts
-from rmq_columns.checks.whole import Elsewhere, Whole
+from rmq_columns.checks.whole import Whole
 from rmq_columns.read.options import Options
 
 PIECE_BYTES_MIN: Final = 64 << 20

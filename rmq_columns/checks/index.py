@@ -73,6 +73,8 @@ class IndexTold:
     """the smallest physical offset of an entry, and the largest"""
     last_offset: int = -1
     has_entries: bool = False
+    odd: int = 0
+    """entries out of order, as far as they are kept"""
     is_ordered: bool = True
     is_empty: bool = True
     """no entry is in any of them; one whose slots are not known may have some"""
@@ -85,6 +87,7 @@ class IndexTold:
         """One file more."""
         self.files += 1
         self.entries += max(one.count - 1, 0)
+        self.odd += len(one.odd)
         self.is_empty = self.is_empty and one.count <= 1 and (one.geometry is not None or one.end_timestamp == 0)
         if one.is_gone:
             self.gone.append(one.file.name)
@@ -98,6 +101,7 @@ class IndexTold:
         """What was told of some others."""
         self.files += other.files
         self.entries += other.entries
+        self.odd += other.odd
         self.first_offset, self.last_offset = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
         self.has_entries = self.has_entries or other.has_entries
         self.is_ordered, self.is_empty = self.is_ordered and other.is_ordered, self.is_empty and other.is_empty

@@ -14,16 +14,16 @@ files, and none has more than so many bytes of log have keys.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rmq_columns.checks.entries import IndexCheck, Keys, found_in, together
 from rmq_columns.checks.files import CheckedFile
-from rmq_columns.checks.index import IndexTold
+from rmq_columns.checks.index import IndexState, IndexTold
 from rmq_columns.checks.places import Places
 from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.checks.readers import Readers
@@ -115,6 +115,19 @@ def shares(state: QueueState, is_apart: bool) -> Iterator[tuple[int, QueueState]
     for file in state.files:
         inside = {file.start: state.inside[file.start]} if file.start in state.inside else {}
         yield file.start, replace(own, files=[file], inside=inside)
+
+
+@dataclass
+class Elsewhere:
+    """What is known of the queues of a store where somebody else holds them, and brings messages and queue units together."""
+
+    states_of: Callable[[set[str]], Mapping[Key, QueueState]]
+    """of some topics"""
+    reports: dict[tuple[int, int], LogReport] = field(default_factory=dict)
+    """by where a file of the log begins, and a part in it"""
+    index_past: Callable[[int], Sequence[IndexState]] = lambda _end: ()
+    """the index files with entries that point there or behind it, or are out of order"""
+    dangling: list[DanglingTask] = field(default_factory=list)
 
 
 class Met(NamedTuple):

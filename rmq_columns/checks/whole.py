@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, IndexTold, slots_of
-from rmq_columns.checks.meeting import apart, take
+from rmq_columns.checks.meeting import Elsewhere, apart, take
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, Told, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, QueueSummary, Step, Sums, judge_step
 from rmq_columns.checks.scope import Scope, StoreFiles
@@ -37,19 +36,6 @@ DEFAULT_INDEX_BYTES: Final = 420_000_040
 ORPHANS_REPORTED_MAX: Final = 1000
 OPEN_INDEX_FILES: Final = 2
 """Of a store that was not closed in order: the newest, and the one before it, whose slots may be on their way to the disk."""
-
-
-@dataclass
-class Elsewhere:
-    """What is known of the queues of a store where somebody else holds them, and brings messages and queue units together."""
-
-    states_of: Callable[[set[str]], Mapping[Key, QueueState]]
-    """of some topics"""
-    reports: dict[tuple[int, int], LogReport] = field(default_factory=dict)
-    """by where a file of the log begins, and a part in it"""
-    index_past: Callable[[int], Sequence[IndexState]] = lambda _end: ()
-    """the index files with entries that point there or behind it, or are out of order"""
-    dangling: list[DanglingTask] = field(default_factory=list)
 
 
 class Whole:
@@ -381,7 +367,9 @@ class Whole:
 
     def hold_index_against_the_end(self, end: int) -> None:
         """end: of the last message."""
-        for state in self.index if self.elsewhere is None else self.elsewhere.index_past(end):
+        may_say = self.index_told.odd or self.index_told.last_offset >= end
+        far = () if self.elsewhere is None or not may_say else self.elsewhere.index_past(end)
+        for state in self.index or far:
             geometry = state.geometry
             if geometry is None:
                 continue

@@ -43,10 +43,9 @@ if TYPE_CHECKING:
 
     from rmq_columns.checks.audit import Answer, LogPiece, Sharing, SmallPiece
     from rmq_columns.checks.index import IndexState
-    from rmq_columns.checks.meeting import Bounds
+    from rmq_columns.checks.meeting import Bounds, Elsewhere
     from rmq_columns.checks.queues import Key, QueueState
     from rmq_columns.checks.report import Known, LogReport, Sums
-    from rmq_columns.checks.whole import Elsewhere
 
 _EDGE: Final = ("part", "begin", "first", "firstAt", "next", "lastAt", "units")
 _STEPS: Final = """transform(
@@ -155,7 +154,7 @@ class QueueSums:
         """As `Reducer`."""
         from pyspark.sql import functions as F
 
-        from rmq_columns.checks.whole import Elsewhere
+        from rmq_columns.checks.meeting import Elsewhere
 
         again = _parts(recut)
         wanted = [
