@@ -1,9 +1,10 @@
 """One trio task that serves all accepted connections through an epoll of its own.
 
 trio sees a single descriptor, the epoll's: waiting costs one `wait_readable` per wake-up however many sockets are ready, and
-nothing per request.  While work keeps coming the task looks again before it waits, with a checkpoint per turn for everybody else.
-Threads that finish a job wake the loop by an eventfd in the same epoll.  A deadline is a cancel scope round many waits, moved
-only when an earlier one comes up.  Linux only; elsewhere, and by a switch, `streams` does the same.
+nothing per request.  While work keeps coming the task looks again before it waits, for a moment in the kernel if somebody was
+just answered (`Patience`), with a checkpoint each millisecond for everybody else.  Threads that finish a job wake the loop by an
+eventfd in the same epoll.  A deadline is a cancel scope round many waits, moved only when an earlier one comes up.  Linux only;
+elsewhere, and by a switch, `streams` does the same.
 """
 
 from __future__ import annotations
@@ -104,21 +105,24 @@ class Shell:
         others_ns, has_turned = now_ns(), False
         while not reactor.stopped:
             deadline_ms, now = reactor.next_deadline(), now_ns()
-            if events or (deadline_ms is not None and deadline_ms * NS_PER_MS <= now):
+            is_due = deadline_ms is not None and deadline_ms * NS_PER_MS <= now
+            if has_turned:
+                waits, has_turned = not is_due and patience.waits(deadline_ms, now), False
+                events = reactor.poll(BRIEF_S if waits else 0)
+                if waits:
+                    patience.waited(bool(events))
+            if events or is_due:
                 if now - others_ns >= OTHERS_NS:
                     await checkpoint()
                     others_ns = now_ns()
                 reactor.turn(events)
-                events, has_turned = reactor.poll(), True
-            elif has_turned and patience.waits(deadline_ms, now):
-                events, has_turned = reactor.poll(BRIEF_S), False
-                patience.waited(bool(events))
+                has_turned = True
             else:
                 if deadline_ms is not None and deadline_ms < armed_ms:
                     armed_ms = deadline_ms
                     scope.deadline = trio.current_time() + (deadline_ms - time.monotonic_ns() / NS_PER_MS) / 1e3
                 await wait_readable(fd)
-                events, has_turned, others_ns = reactor.poll(), False, now_ns()
+                events, others_ns = reactor.poll(), now_ns()
 
     def wake(self) -> None:
         """From any thread: there is something to do, take a turn."""
