@@ -54,26 +54,31 @@ class PropertyFilter(asked.UnitFilter):
     """A selector, as the store asks it."""
 
     def __init__(self, selector: Selector) -> None:
-        self.selector = selector
+        self.selector = self._of_topic = selector
+        self._topic = ""
         self.rows_max, self.units_max = _limits(selector.steps, len(selector.names))
 
     def keep(self) -> None:
         """Who waited with it is served again: it need not be read once more."""
         keep(self.selector.text, self.selector)
 
+    def begin(self, topic: str) -> None:
+        if topic != self._topic:
+            self._topic, self._of_topic = topic, self.selector.of_topic(topic)
+
     def __call__(self, unit: memoryview, /) -> bool:
-        return self.selector.matches_stored(stored_properties(unit))
+        return self._of_topic.matches_stored(stored_properties(unit))
 
     def add_wanted(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], found: list[tuple[int, int]], most: int
     ) -> Sequence[asked.NumbersMet]:
-        return self.selector.add_selected(log, base, positions, sizes, found, most)
+        return self._of_topic.add_selected(log, base, positions, sizes, found, most)
 
     def value_verdicts(self) -> Sequence[tuple[SeenValues, bytes]]:
-        return self.selector.value_verdicts()
+        return self._of_topic.value_verdicts()
 
     def evaluated(self) -> int:
-        return self.selector.evaluated_stored()
+        return self._of_topic.evaluated_stored()
 
 
 class RetryFilter(asked.UnitFilter):

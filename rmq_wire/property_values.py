@@ -1,8 +1,8 @@
 """Values of a property that were met in stored messages, numbered: a number instead of a value is what can be remembered of many.
 
-One `SeenValues` serves all who ask for the same property, whatever they compare it with.  It finds most values by their window:
-the bytes from the property's mark on, as many as the longest value met so far needs.  So a value that was met before costs a
-search and a look-up, and nothing is decoded.
+One `SeenValues` serves all who ask for the same property of one topic, whatever they compare it with.  It finds most values by
+their window: the bytes from the property's mark on, as many as the longest value met so far needs.  So a value that was met
+before costs a search and a look-up, and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class SeenValues:
         return number
 
 
-def seen_values(mark: bytes) -> SeenValues:
-    """The one of this mark, as long as somebody has it."""
-    found = _SEEN.get(mark)
+def seen_values(mark: bytes, topic: str = "") -> SeenValues:
+    """Those of this mark in a topic's messages, as long as somebody has them."""
+    found = _SEEN.get((topic, mark))
     if found is None:
-        found = _SEEN[mark] = SeenValues(mark)
+        found = _SEEN[topic, mark] = SeenValues(mark)
     return found
 
 
-_SEEN: Final[WeakValueDictionary[bytes, SeenValues]] = WeakValueDictionary()
+_SEEN: Final[WeakValueDictionary[tuple[str, bytes], SeenValues]] = WeakValueDictionary()

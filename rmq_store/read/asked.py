@@ -36,6 +36,9 @@ class UnitFilter:
     """Units that one read shows it."""
     _evaluated = 0
 
+    def begin(self, topic: str) -> None:
+        """A read begins of a queue of this topic: what it remembers of others does not count."""
+
     def evaluated(self) -> int:
         """Units that it had to look at closely so far; those that were like others before them cost little."""
         return self._evaluated

@@ -94,6 +94,8 @@ class QueueReader:
             if read is not None:
                 return read
         asked = Asked(offset, max_count, limit, accepts, matches)
+        if matches is not None:
+            matches.begin(topic)
         try:
             if isinstance(queue, BatchConsumeQueue):
                 return self._batches(queue, asked)

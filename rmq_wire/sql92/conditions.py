@@ -9,7 +9,8 @@ Java: `ExpressionMessageFilter.isMatchedByCommitLog`; the chain of AND is `Logic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from copy import copy
+from typing import Final, Self
 
 from rmq_wire.properties import finder, mark_of
 from rmq_wire.property_values import ABSENT, LOOK, NARROW_MAX, REFUSED, VALUES_MAX, WANTED, SeenValues, seen_values
@@ -41,6 +42,16 @@ class Condition:
         self._generation = -1
         self._by_number = b""
         """The same of numbers up to 255; empty when it is not made yet."""
+
+    def of_topic(self, topic: str) -> Self:
+        """The same, with numbers of values that are met in this topic's messages, and nothing known about them yet."""
+        found = copy(self)
+        found.evaluated = 0
+        found.seen = seen_values(self.seen.mark, topic)
+        found.verdicts = []
+        found._generation = -1
+        found._by_number = b""
+        return found
 
     def evaluate(self, properties: Properties) -> bool | None:
         """True, False or None, unknown.  Raises NotComparable."""

@@ -21,6 +21,8 @@ CHARACTERS_MAX: Final = 16_384
 """See docs/limits.md."""
 CONDITIONS_MAX: Final = 8
 """More are asked as one."""
+TOPICS_MAX: Final = 8
+"""Of each selector; what is known of one topic's values takes some 5 KiB for each condition."""
 KEPT: Final = 100
 """`PARSE_CACHE`'s size."""
 
@@ -28,7 +30,7 @@ KEPT: Final = 100
 class Selector(Condition):
     """What a text selects.  `steps`: how many expressions may be evaluated for one message, some 0.3 µs each."""
 
-    __slots__ = ("_conditions", "_node", "steps", "text")
+    __slots__ = ("_conditions", "_node", "_of_topics", "steps", "text")
 
     def __init__(self, text: str) -> None:
         """Raises SelectorError."""
@@ -37,6 +39,24 @@ class Selector(Condition):
         super().__init__(self._node, names)
         self._conditions: list[Condition] = []
         """Those that must all hold; the one that rejects most comes first."""
+        self._of_topics: dict[str, Selector] = {}
+
+    def of_topic(self, topic: str) -> Selector:
+        """The same for one topic, kept as long as few others are asked for."""
+        found = self._of_topics.get(topic)
+        if found is None:
+            if len(self._of_topics) >= TOPICS_MAX:
+                self._of_topics.clear()
+            found = self._of_topics[topic] = super().of_topic(topic)
+            found._of_topics = {}
+            found._conditions = [found if one is self else one.of_topic(topic) for one in self._asked()]
+        return found
+
+    def _asked(self) -> list[Condition]:
+        if not self._conditions:
+            conditions = conditions_of(self._node)
+            self._conditions = conditions if 1 < len(conditions) <= CONDITIONS_MAX else [self]
+        return self._conditions
 
     def evaluated_stored(self) -> int:
         """Units for which `add_selected` had to evaluate something that it did not know."""
@@ -45,7 +65,7 @@ class Selector(Condition):
     def value_verdicts(self) -> Sequence[tuple[SeenValues, bytes]]:
         """For each condition the values that it looks at, and what it says of them by numbers from 0 to 255, as far as it knows.
 
-        Nothing when numbers do not tell, or before the first message was shown.
+        Nothing when numbers do not tell.
         """
         found = []
         for condition in self._conditions:
@@ -62,10 +82,7 @@ class Selector(Condition):
         All of them lie within `log`.  None is looked at before it is its turn.  Returns what was met in them: numbers of the
         values of a property, one for each unit that was looked at, 0 where it is not known.  Raises BadRecord.
         """
-        if not self._conditions:
-            conditions = conditions_of(self._node)
-            self._conditions = conditions if 1 < len(conditions) <= CONDITIONS_MAX else [self]
-        first, *others = self._conditions
+        first, *others = self._asked()
         for condition in self._conditions:
             condition.refresh()
         seen, verdicts, tails = first.seen, first.verdicts, TAILS

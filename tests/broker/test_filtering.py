@@ -87,3 +87,15 @@ def test_a_long_selector_is_asked_about_fewer_units() -> None:
 def test_only_the_low_half_of_a_tag_code_counts() -> None:
     assert low_half(-1) == low_half(0xFFFF_FFFF) == -1
     assert low_half((7 << 32) + 5) == 5
+
+
+def test_what_a_filter_remembers_is_of_the_topic_that_is_read() -> None:
+    one, other = property_filter("only_here = 1", "SQL92"), property_filter("only_here > 0", "SQL92")
+    seen = []
+    for topic in ("A", "B", "A"):
+        for matches in (one, other):
+            matches.begin(topic)
+            [(values, _)] = matches.value_verdicts()
+            seen.append(values)
+    assert seen[0] is seen[1] is seen[4] is seen[5]
+    assert seen[2] is seen[3] is not seen[0]

@@ -42,6 +42,12 @@ class Each(UnitFilter):
 class Many(Each):
     """Shown as many at once as there are."""
 
+    topic = ""
+
+    def begin(self, topic: str) -> None:
+        if topic != self.topic:
+            self.topic, self.selector = topic, self.selector.of_topic(topic)
+
     def add_wanted(self, *asked: Any) -> Sequence[NumbersMet]:
         return self.selector.add_selected(*asked)
 
@@ -291,7 +297,7 @@ def test_values_that_differ_everywhere_are_not_remembered() -> None:
                 each = Each(matches.selector.text)
                 each.rows_max = matches.rows_max
                 assert answer(rig, matches, *asked) == answer(rig, each, *asked)
-    assert seen_values(mark_of(name)).is_wide
+    assert seen_values(mark_of(name), "TopicA").is_wide
     assert filters[0].selector.value_verdicts() == ()
 
 

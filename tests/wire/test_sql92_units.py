@@ -12,9 +12,9 @@ from rmq_wire.errors import BadRecord
 from rmq_wire.layout.message import FIXED, HEAD_FLAT
 from rmq_wire.message import pack_unit, stored_properties
 from rmq_wire.properties import encode
-from rmq_wire.property_values import VALUES_MAX, WINDOW_VALUE_MAX
+from rmq_wire.property_values import NARROW_MAX, VALUES_MAX, WINDOW_VALUE_MAX
 from rmq_wire.sql92.conditions import KNOWN_MAX
-from rmq_wire.sql92.selector import Selector
+from rmq_wire.sql92.selector import TOPICS_MAX, Selector
 from rmq_wire.unit_tails import SIZES_MAX, TAILS
 from tests.support import selectors
 
@@ -256,9 +256,29 @@ def test_windows_of_values_that_grow_have_a_limit() -> None:
     """Each value that is longer than all before makes windows of another width."""
     selector = Selector("grown = '7'")
     for size in range(1, WINDOW_VALUE_MAX + 1):
-        units = [unit(b"b\x01x\x02grown\x01%s\x02" % value) for value in (b"y" * size, *(b"%d" % number for number in range(16)))]
+        values = (b"y" * size, *(b"%d" % number for number in range(16)))
+        units = [unit(b"b\x01x\x02grown\x01%s\x02c\x01%s\x02" % (value, b"x" * WINDOW_VALUE_MAX)) for value in values]
         assert selected(selector, units) == ([8], False)
         assert len(selector.seen.windows) <= VALUES_MAX + 1
+
+
+def test_one_topic_with_too_many_values_leaves_others_theirs() -> None:
+    selector = Selector("spread = '7' AND few = '1'")
+    wide, narrow = selector.of_topic("Wide"), selector.of_topic("Narrow")
+    assert selector.of_topic("Wide") is wide
+    units = [unit(b"spread\x01%d\x02few\x01%d\x02" % (number, number % 2)) for number in range(NARROW_MAX + 5)]
+    few = units[19::-1]
+    for _ in range(2):
+        assert selected(wide, units) == ([7], False)
+        assert selected(narrow, few) == ([12], False)
+    assert wide.value_verdicts() == ()
+    assert [len(by_number) for _, by_number in narrow.value_verdicts()] == [NARROW_MAX + 1] * 2
+    evaluated = narrow.evaluated_stored()
+    assert selected(narrow, few) == ([12], False)
+    assert narrow.evaluated_stored() == evaluated
+    for number in range(3 * TOPICS_MAX):
+        selector.of_topic(str(number))
+    assert len(selector._of_topics) <= TOPICS_MAX
 
 
 def test_a_long_name_is_not_kept_with_each_answer() -> None:
