@@ -63,6 +63,8 @@ ROWS = (
     Row("SQL92, one of a hundred, 16 connections", "select_few", 16, 32, False, 1.0, None),
     Row("SQL92, half, 1 connection", "select_half", 1, 32, False, 1.0, None),
     Row("SQL92, half, 16 connections", "select_half", 16, 32, False, 1.0, None),
+    Row("SQL92, one of a hundred, first looks, 8 connections", "first_few", 8, 32, False, 1.0, None),
+    Row("SQL92, half, first looks, 8 connections", "first_half", 8, 32, False, 1.0, None),
 )
 GRADED = Row("graded messages", "grade", 1, 64, False, None, None)
 """What a row reads is sent before it, the same for all that read the same topic."""
@@ -72,6 +74,10 @@ FILLS = {
     "select_few": ("bench_select", GRADED),
     "select_half": ("bench_select", GRADED),
 }
+FIRST_LOOKS = {"first_few": "select_few", "first_half": "select_half"}
+"""Each message is looked at once: every round has a topic of its own, of which each connection reads a queue to its end."""
+FIRST_LOOKS_S = 60.0
+"""More than any broker needs for that."""
 
 
 BROKER_NAMES = {"ours": "broker-o", "java": "broker-a"}
@@ -147,17 +153,35 @@ def more(side: Side, row: Row) -> tuple[object, ...]:
 
 def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> dict[str, Any]:
     """All rounds of one row on both sides, taking turns."""
+    if row.kind in FIRST_LOOKS:
+        return summary(row, sides, [first_looks(row, sides, turn) for turn in range(rounds + 1)][1:])
     topic, fill = FILLS.get(row.kind, (f"bench_{row.kind}_{row.connections}_{row.depth}", None))
     if fill is not None:
         for side in sides:
             drive(side, fill, topic, 6.0, 0.5)
     for side in sides:
         drive(side, row, topic, 4.0, 0.1, *more(side, row))
-    rounds_of: dict[str, list[Figure]] = {side.name: [] for side in sides}
+    found = []
     for turn in range(rounds):
-        for side in sides if turn % 2 == 0 else sides[::-1]:
-            rounds_of[side.name].append(drive(side, row, topic, seconds, 1.0, *more(side, row)))
-    result = {name: median(figures)._asdict() for name, figures in rounds_of.items()}
+        ordered = sides if turn % 2 == 0 else sides[::-1]
+        found.append({side.name: drive(side, row, topic, seconds, 1.0, *more(side, row)) for side in ordered})
+    return summary(row, sides, found)
+
+
+def first_looks(row: Row, sides: tuple[Side, Side], turn: int) -> dict[str, Figure]:
+    """One round of a row of `FIRST_LOOKS`, by side."""
+    topic, figures = f"bench_{row.kind}_{turn}", {}
+    reading = row._replace(kind=FIRST_LOOKS[row.kind])
+    for side in sides if turn % 2 == 0 else sides[::-1]:
+        drive(side, GRADED, topic, 6.0, 0.5)
+        figures[side.name] = drive(side, reading, topic, FIRST_LOOKS_S, 0.0, 0, "once")
+    return figures
+
+
+def summary(row: Row, sides: tuple[Side, Side], rounds: list[dict[str, Figure]]) -> dict[str, Any]:
+    """Medians of a row, and what they are of."""
+    rounds_of = {side.name: [figures[side.name] for figures in rounds] for side in sides}
+    result: dict[str, Any] = {name: median(figures)._asdict() for name, figures in rounds_of.items()}
     result["rounds"] = {name: [f._asdict() for f in figures] for name, figures in rounds_of.items()}
     return {"row": row._asdict(), "rss_anon_mib": {s.name: rss_anon_mib(s.pid) for s in sides}, **result}
 
