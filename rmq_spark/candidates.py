@@ -30,15 +30,6 @@ def marked(wanted: DataFrame, key: Column) -> DataFrame:
     return words.agg(F.bit_or(F.expr(f"shiftleft(1L, int(bit & {(1 << WORD_BITS) - 1}))")).alias("bits"))
 
 
-def settled(marks: DataFrame) -> DataFrame:
-    """The table of bits, made now: whatever asks it again does not make it once more, and Spark forgets how it was made.
-
-    A plan that holds what is persisted, made of what is persisted, is written out by Spark at every step, and doubles with each.
-    The driver gets what it would broadcast anyway.
-    """
-    return marks.sparkSession.createDataFrame(marks.toArrow())
-
-
 def perhaps(rows: DataFrame, marks: DataFrame, *keys: Column) -> DataFrame:
     """The rows of which one of the keys may have been marked.  marks: of `marked`, of keys of the same type."""
     from pyspark.sql import functions as F

@@ -27,6 +27,29 @@ def nothing(frame: DataFrame) -> DataFrame:
     return frame
 
 
+def shortened(frame: DataFrame) -> DataFrame:
+    """The same rows, of a plan of one step: what they are made of is not planned again with every query over them.
+
+    Spark analyzes, optimizes and writes out all that a frame is made of, persisted or not, for each frame that is made of it.
+    Shuffles that it is made of are done now; the rest when it is asked for, and again where an executor was lost.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    session, held = frame.sparkSession, frame._jdf
+    rows = held.queryExecution().toRdd()
+    return Classic(session._jsparkSession.internalCreateDataFrame(rows, held.schema(), False), session)
+
+
+class Short:
+    """A `Keep` of shortened frames; keep: what keeps them."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        return self._keep(shortened(frame))
+
+
 class Kept:
     """A `Keep` that persists."""
 

@@ -123,26 +123,33 @@ def schema_of(wanted: Picking) -> pa.Schema:
 
 def pick(wanted: Picking, split: Split) -> Iterator[pa.RecordBatch]:
     """One split."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from rmq_columns import read_split
-
-    schema = schema_of(wanted)
     keep = None if wanted.keep is None else _function(wanted.keep)
     blank = None if wanted.blank is None else (wanted.blank[0], _function(wanted.blank[1]))
-    for batch in read_split(split):
-        columns = [batch.column(name) for name in wanted.columns]
-        for _, name in wanted.properties:  # Java takes the last of two values
-            columns.append(pc.map_lookup(batch.column("properties"), pa.scalar(name, pa.string()), "last"))
-        columns.append(batch.column(CORRUPT) if CORRUPT in batch.schema.names else pa.nulls(len(batch), pa.string()))
-        made = pa.record_batch(columns, schema=schema)
+    for made in looked_up(wanted, split):
         if keep is not None:
             made = made.filter(pc.or_(pc.fill_null(keep(made, wanted.among), False), pc.is_valid(made.column(CORRUPT))))
         if blank is not None:
             made = _blanked(made, blank[0], blank[1](made, wanted.among))
         if len(made):
             yield made
+
+
+def looked_up(wanted: Picking, split: Split) -> Iterator[pa.RecordBatch]:
+    """Every row of a split, with its properties as columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rmq_columns import read_split
+
+    schema = schema_of(wanted)
+    for batch in read_split(split):
+        columns = [batch.column(name) for name in wanted.columns]
+        for _, name in wanted.properties:  # Java takes the last of two values
+            columns.append(pc.map_lookup(batch.column("properties"), pa.scalar(name, pa.string()), "last"))
+        columns.append(batch.column(CORRUPT) if CORRUPT in batch.schema.names else pa.nulls(len(batch), pa.string()))
+        yield pa.record_batch(columns, schema=schema)
 
 
 def _function(name: str) -> Keep:

@@ -28,12 +28,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter
-from rmq_spark.jobs import RANGE, Job, Source, loss_waiting
-from rmq_spark.jobs.loss_blocks import QUEUE
-from rmq_spark.jobs.loss_ledger import BLOCK, BLOCK_BITS, block_of
+from rmq_spark.jobs import RANGE, Job, Source
+from rmq_spark.jobs.loss_blocks import IS_EXACT, QUEUE
+from rmq_spark.jobs.loss_judge import judged
+from rmq_spark.jobs.loss_ledger import BLOCK, BLOCK_BITS
 from rmq_spark.jobs.loss_match import Matching
 from rmq_spark.jobs.loss_tables import LABELS, REPORT, VERDICTS, WRONG
-from rmq_spark.kept import Keep, keeping, keeps
+from rmq_spark.kept import Keep, Short, keeping, keeps
 from rmq_spark.ledger import LEDGER_PARAMETERS
 from rmq_spark.measuring import source_of
 from rmq_spark.outcome import Figure, Frames, Outcome, Plot
@@ -41,7 +42,7 @@ from rmq_spark.session import Progress, silent, watched
 from rmq_spark.tables import tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 NAMES_MAX: Final = 20
@@ -58,47 +59,31 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     """
     given, rest = JOB.arguments(options)
     with keeping() as keep:
-        job = Matching(spark, source_of(paths, rest), given, keep, silent)
-        return judge(job, silent)[0].drop("units", "isPlain").unionByName(job.sound())
+        job = Matching(spark, source_of(paths, rest), given, Short(keep), silent)
+        return judged(job).drop("isPlain").unionByName(job.sound())
 
 
-def judge(job: Matching, progress: Progress) -> tuple[DataFrame, DataFrame, Row]:
-    """(verdicts on what the blocks do not account for, kept; a row for each topic, kept; its sums)."""
-    verdicts = job.keep(job.verdicts(job.met()))
-    with watched(job.spark, "judging", progress):
-        topics, sums = _counted(job, verdicts)
-        if sums["lost"] or sums["unknown"]:
-            verdicts = job.keep(job.unreadable(verdicts))
-            topics, sums = _counted(job, verdicts)
-    if sums["waiting"]:
-        verdicts = job.keep(loss_waiting.judged(job.spark, job.source, verdicts, job.keep))
-        with watched(job.spark, "judging what waits", progress):
-            topics, sums = _counted(job, verdicts)
-    return verdicts, topics, sums
-
-
-def _counted(job: Matching, verdicts: DataFrame) -> tuple[DataFrame, Row]:
-    """(a row for each topic with a count of each verdict, and of dead letters; their sums)."""
+def by_topic(job: Matching, verdicts: DataFrame) -> DataFrame:
+    """A row for each topic: a count of each verdict, of dead letters, of what is wrong."""
     from pyspark.sql import functions as F
 
-    by_topic = verdicts.groupBy("topic").agg(
+    of_verdicts = verdicts.groupBy("topic").agg(
         *(F.count_if(F.col("verdict") == one).alias(one) for one in VERDICTS),
         F.count_if(F.expr("size(deadIn) > 0")).alias("dead"),
         (-F.count_if("isPlain")).alias("told"),
     )
     told = job.blocks.where("acknowledged > 0").groupBy("topic").agg(F.sum("acknowledged").alias("told"))
-    every = by_topic.unionByName(told, True).groupBy("topic").agg(*(F.sum(one).alias(one) for one in (*VERDICTS, "dead", "told")))
+    counts = (*VERDICTS, "dead", "told")
+    every = of_verdicts.unionByName(told, True).groupBy("topic").agg(*(F.sum(one).alias(one) for one in counts))
     every = every.na.fill(0).withColumn("stored", F.col("stored") + F.col("told"))
-    topics = every.withColumn("wrong", F.expr(" + ".join(WRONG)))
-    [sums] = topics.agg(F.count("*").alias("topics"), *(F.sum(one).alias(one) for one in (*VERDICTS, "dead"))).collect()
-    return topics, sums
+    return every.withColumn("wrong", F.expr(" + ".join(WRONG)))
 
 
 def ahead(job: Matching) -> DataFrame:
     """Positions behind the end of their queue: what comes until there will never be read."""
     from pyspark.sql import functions as F
 
-    rows = job.positions.join(job.bounds(), list(QUEUE))
+    rows = job.bounds().join(job.few_positions(), list(QUEUE))
     found = rows.where("offset > end").withColumn("ahead", F.expr("offset - end"))
     return found.select("brokerName", "group", "topic", "queueId", "offset", "end", "ahead")
 
@@ -116,7 +101,9 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
         F.coalesce("foundQueueOffset", "queueOffset").alias("at"),
     )
     wrong = ", ".join(f"'{one}'" for one in WRONG if one != "unknown")
-    looked_at = rows.join(job.positions, list(QUEUE)).select(
+    positions = job.few_positions()
+    none = (F.lit(0).alias("passedWrong"), F.lit(0).alias("dead"))
+    looked_at = rows.join(positions, list(QUEUE)).select(
         "group",
         "topic",
         F.expr("int(at < offset)").alias("passed"),
@@ -124,24 +111,32 @@ def by_group(job: Matching, verdicts: DataFrame) -> DataFrame:
         F.expr(f"int(at < offset and verdict in ({wrong}))").alias("passedWrong"),
         F.expr("int(array_contains(deadIn, group))").alias("dead"),
     )
-    # whole blocks, less what of them was looked at: a block in whose midst a position is has been looked at as a whole
-    whole = job.blocks.where("acknowledged > 0").select(*BLOCK, F.col("acknowledged").alias("n"))
-    less = job.told.where("isPlain").select(
-        F.coalesce("claimed.brokerName", F.lit(job.own)).alias("brokerName"),
+    # whole blocks, less what of them was looked at
+    less = verdicts.where("isPlain").select(
+        F.coalesce("brokerName", F.lit(job.own)).alias("brokerName"),
         "topic",
-        F.col("claimed.queueId").alias("queueId"),
-        block_of("claimed.queueOffset").alias("block"),
-        F.lit(-1).cast("bigint").alias("n"),
+        "queueId",
+        F.col("queueOffset").alias("at"),
+        F.lit(-1).alias("n"),
     )
-    sound = whole.unionByName(less).join(job.positions, list(QUEUE))
-    sound = sound.select(
+    every = job.blocks.where(f"acknowledged > 0 and {IS_EXACT}").select(*BLOCK, "acknowledged", "offsets")
+    within = f"least(greatest(offset - shiftleft(block, {BLOCK_BITS}), 0), {1 << BLOCK_BITS})"
+    whole = every.join(positions, list(QUEUE)).select(
         "group",
         "topic",
-        F.expr(f"if(shiftleft(block + 1, {BLOCK_BITS}) <= offset, n, 0)").alias("passed"),
-        F.expr(f"if(shiftleft(block, {BLOCK_BITS}) >= offset, n, 0)").alias("notYet"),
-        F.lit(0).alias("passedWrong"),
-        F.lit(0).alias("dead"),
+        F.expr(f"bit_count(offsets & (shiftleft(1L, int({within})) - 1))").alias("passed"),
+        "acknowledged",
     )
+    whole = whole.select("group", "topic", "passed", F.expr("acknowledged - passed").alias("notYet"), *none)
+    single = less
+    if job.sums.inexact:
+        blocks = job.blocks.where(f"acknowledged > 0 and not {IS_EXACT}").select(*BLOCK)
+        rows = job.ledger.rows().where("isPlain").join(blocks, list(BLOCK), "left_semi")
+        single = less.unionByName(rows.select(*QUEUE, F.col("claimed.queueOffset").alias("at"), F.lit(1).alias("n")))
+    single = single.join(positions, list(QUEUE)).select(
+        "group", "topic", F.expr("if(at < offset, n, 0)").alias("passed"), F.expr("if(at < offset, 0, n)").alias("notYet"), *none
+    )
+    sound = whole.unionByName(single)
     sums = [F.sum(F.coalesce(one, F.lit(0))).alias(one) for one in ("passed", "notYet", "passedWrong", "dead")]
     return looked_at.unionByName(sound).groupBy("group", "topic").agg(*sums).where("passed + notYet > 0")
 
@@ -151,29 +146,31 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     """Sum up, look at what does not come out even, and keep its verdicts."""
     from pyspark.sql import functions as F
 
+    keep = Short(keep)
     job = Matching(spark, source, given, keep, progress)
-    verdicts, topics, sums = judge(job, progress)
-    with watched(spark, "what the ledger does not have", progress):
-        unmatched = job.unmatched()
-        more = unmatched.count() if not job.is_small else job.count - job.matched_count()
+    with watched(spark, "judging", progress):
+        verdicts = keep(judged(job))
+        topics = keep(by_topic(job, verdicts))
+        [sums] = topics.agg(F.count("*").alias("topics"), *(F.sum(one).alias(one) for one in (*VERDICTS, "dead"))).collect()
+    more = job.sums.messages - job.found.told if job.is_small else job.found.untold
     with watched(spark, "summing up", progress):
-        verdicts = verdicts.drop("units", "isPlain")
+        rows = verdicts.drop("isPlain")
         frames = Frames(
             {
-                "findings": verdicts.where(F.col("verdict").isin(list(WRONG))),
-                "expired": verdicts.where("verdict = 'expired'"),
+                "findings": rows.where(F.col("verdict").isin(list(WRONG))),
+                "expired": rows.where("verdict = 'expired'"),
                 "groups": keep(by_group(job, verdicts)),
                 "positionsAhead": keep(ahead(job)),
             }
         )
         wrong_count = sum(sums[one] or 0 for one in WRONG)
-        sizes = {} if job.has_positions else {"groups": 0, "positionsAhead": 0}
+        sizes = {} if job.positions_count else {"groups": 0, "positionsAhead": 0}
         tables = tables_of(REPORT, {**frames, "topics": topics}, topics=sums["topics"], findings=wrong_count, **sizes)
     ahead_count = tables[-1].total
     counts = {one: sums[one] or 0 for one in VERDICTS}
     is_strict = given["strict"]
     if is_strict:
-        frames["notInLedger"] = unmatched
+        frames["notInLedger"] = job.unmatched()
     wrong = [f"{counts[one]} {one}" for one in WRONG if counts[one]]
     wrong += [f"{ahead_count} positions behind the end of their queue"] if ahead_count else []
     wrong += [f"{job.ledger.unusable} rows of the ledger could not be judged"] if job.ledger.unusable else []

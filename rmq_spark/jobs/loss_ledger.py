@@ -8,9 +8,11 @@ identity that most of the ledger has, and say at which place on which broker the
 from __future__ import annotations
 
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
+from rmq_spark.jobs.loss_scan import IS_WAITING
 from rmq_spark.kept import Keep
 from rmq_spark.ledger import place_of, read_ledger
 from rmq_spark.picking import TOPICS_MAX
@@ -26,8 +28,16 @@ _HAS_PLACE: Final = "(queueId is not null and queueOffset is not null)"
 USABLE: Final = f"topic is not null and (uniqKey is not null or offsetMsgId is not null or {_HAS_PLACE})"
 
 
+@cache
+def seeds() -> tuple[int, ...]:
+    """Of the hashes of identities, blocks and places: who sends messages cannot choose which of them meet.  A process has its
+    own, and all its runs the same: they stand in the code that Spark makes, which is made and compiled once then."""
+    return tuple(secrets.randbits(62) for _ in range(3))
+
+
 class Ledger:
-    """What it is like: count, unusable, has_keys, has_ids, has_places; topics, sorted, None if they are more than `TOPICS_MAX`.
+    """What it is like: count, unusable, has_keys, has_ids, has_places, has_more (than plain rows); topics, sorted, None if they
+    are more than `TOPICS_MAX`.
 
     only: topics that count, None: all.  own: the name of the broker, if there is but one.  Raises `BadOption`.
     """
@@ -37,18 +47,20 @@ class Ledger:
 
         rows = read_ledger(spark, given["ledger"], given["ledger_format"], given["column"])
         rows = rows if only is None else rows.where(F.col("topic").isin(only))
-        self.seeds = [secrets.randbits(62) for _ in range(3)]
-        """of the hashes of identities, blocks and places: who sends messages cannot choose which of them meet"""
-        # else Spark would take what another run has kept of a file of this name
-        self.every = keep(rows.withColumn("run", F.lit(self.seeds[0])))
+        self.seeds = seeds()
+        self.every = keep(rows)
         usable = F.expr(USABLE)
         name, keyed = F.when(usable, F.col("topic")), F.col("uniqKey").isNotNull()
         placed = ~keyed & F.col("offsetMsgId").isNotNull()
+        at_place = F.expr(_HAS_PLACE) & F.coalesce("brokerName", F.lit(own)).isNotNull()
         [found] = self.every.agg(
             F.count("*").alias("rows"),
             F.count_if(usable).alias("usable"),
             F.count_if(usable & keyed).alias("keyed"),
             F.count_if(usable & placed).alias("placed"),
+            F.count_if(usable & at_place & keyed).alias("plainKeys"),
+            F.count_if(usable & at_place & F.col("offsetMsgId").isNotNull()).alias("plainIds"),
+            F.count_if(usable & at_place).alias("plain"),
             F.slice(F.sort_array(F.collect_set(name)), 1, TOPICS_MAX + 1).alias("topics"),
         ).collect()
         self.count, self.unusable = found["rows"], found["rows"] - found["usable"]
@@ -59,6 +71,7 @@ class Ledger:
             raise BadOption(f"ledger: none of its {self.count} rows has {what} (see --column)")
         self.has_keys, self.has_ids = found["keyed"] > 0, found["placed"] > 0
         self.has_places = found["usable"] > found["keyed"] + found["placed"]
+        self.has_more = found["usable"] > found["plainKeys" if self.has_keys else "plainIds" if self.has_ids else "plain"]
         self.topics: list[str] | None = found["topics"] if len(found["topics"]) <= TOPICS_MAX else None
         self._own = own
 
@@ -81,13 +94,15 @@ class Ledger:
         )
 
     def ways(self) -> list[Column]:
-        """Of a row of the log (`loss_match`), the identities by which the ledger may have it; null is none."""
+        """Of a row of the log (`loss_scan`), the identities by which the ledger may have it; null is none."""
         from pyspark.sql import functions as F
 
         is_alive = F.col("deadIn").isNull()
         ways = [F.col("uniqKey")] if self.has_keys else []
         ways += [F.when(is_alive, id_of("messageId"))] if self.has_ids else []
-        ways += [F.when(is_alive & ~F.col("isWaiting"), at_of("queueId", "queueOffset"))] if self.has_places else []
+        ways += (
+            [F.when(is_alive & F.expr(f"flags & {IS_WAITING} = 0"), at_of("queueId", "queueOffset"))] if self.has_places else []
+        )
         return ways
 
     def match_hash(self, match: Column) -> Column:

@@ -23,7 +23,7 @@ WITH_EVEN: Final = """if(evenBroker is null or exists(coalesce(places, array()),
     places,
     array_append(coalesce(places, array()), named_struct('brokerName', evenBroker, 'own', topic, 'queueId', claimed.queueId,
         'queueOffset', claimed.queueOffset, 'physicalOffset', cast(null as bigint), 'storeSize', cast(null as int),
-        'isWaiting', false, 'isMoved', false, 'deadIn', cast(null as string), 'isCorrupt', false)))"""
+        'isWaiting', false, 'isMoved', false, 'isCorrupt', false, 'deadIn', cast(null as string), 'uniqKey', claimed.uniqKey)))"""
 """A message of a block that comes out even was not looked at: it is where the ledger says, and its unit leads to it."""
 _WAITING: Final = "filter(places, one -> one.deadIn is null and one.isWaiting)"
 _LATEST: Final = f"get(array_sort({_WAITING}, (one, other) -> int(sign(other.physicalOffset - one.physicalOffset))), 0)"
@@ -75,8 +75,7 @@ _AMBIGUOUS: Final = """(claimed.uniqKey is null and claimed.idPlace is null and 
 _INDEXED: Final = """(best.physicalOffset is null
     or not exists(everyBroker, one -> one.name = best.brokerName and one.hasQueues) or coalesce(
     exists(units, one -> one.physicalOffset = best.physicalOffset and one.size = best.storeSize), false))"""
-VERDICT: Final = f"""case
-    when best is null then {_MISSING}
+OF_FOUND: Final = f"""case
     when best.isCorrupt then 'unreadable'
     when not best.isMoved and not best.isWaiting
         and (claimed.queueId <> best.queueId or claimed.queueOffset <> best.queueOffset) then 'elsewhere'
@@ -84,4 +83,6 @@ VERDICT: Final = f"""case
     when not {_INDEXED} then 'unindexed'
     when best.isWaiting then 'waiting'
     else 'stored' end"""
-"""Needs the column asClaimed (`AS_TOLD`), too."""
+"""Of a row whose message is there."""
+VERDICT: Final = f"if(best is null, {_MISSING}, {OF_FOUND})"
+"""Of any.  Needs the column asClaimed (`AS_CLAIMED`), too."""

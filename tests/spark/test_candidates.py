@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_spark.kept import Kept, keeping
+from rmq_spark.kept import Kept, Short, keeping
 
 
 def test_none_is_missed_and_few_others_stay(spark: Any) -> None:
@@ -56,19 +56,32 @@ def test_what_is_kept_is_let_go(spark: Any) -> None:
     assert persisted().size() == before
 
 
-def test_a_table_of_bits_that_is_made_now_marks_the_same(spark: Any) -> None:
+def test_a_shortened_frame_has_the_same_rows_also_when_it_is_not_kept_any_more(spark: Any) -> None:
     from pyspark.sql import functions as F
 
-    from rmq_spark.candidates import marked, perhaps, perhaps_as, settled
+    frame = spark.range(100).groupBy((F.col("id") % 7).alias("rest")).agg(F.count("*").alias("n"))
+    wanted = sorted(tuple(row) for row in frame.collect())
+    with keeping() as keep:
+        held = Short(keep)(frame)
+        assert held.schema == frame.schema
+        assert sorted(tuple(row) for row in held.collect()) == wanted
+        assert len(held._jdf.queryExecution().analyzed().toString().splitlines()) == 1
+    assert sorted(tuple(row) for row in held.where("rest > 0").collect()) == wanted[1:]
+
+
+def test_rows_are_marked_by_a_table_of_bits(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    from rmq_spark.candidates import marked, perhaps, perhaps_as
 
     wanted = spark.createDataFrame([("@1",), ("#k",), (None,)], "at string")
-    marks = settled(marked(wanted, F.col("at")))
+    marks = marked(wanted, F.col("at"))
     rows = spark.createDataFrame([(1, "@1"), (2, "@2"), (3, None)], "n int, place string")
     assert [row["n"] for row in perhaps(rows, marks, F.col("place")).collect()] == [1]
     found = perhaps_as("isOne", rows, marks, F.col("place"))
     assert found.columns == ["n", "place", "isOne"]
     assert sorted((row["n"], row["isOne"]) for row in found.collect()) == [(1, True), (2, False), (3, False)]
-    nobody = settled(marked(wanted.where("at = 'x'"), F.col("at")))
+    nobody = marked(wanted.where("at = 'x'"), F.col("at"))
     assert not perhaps(rows, nobody, F.col("place")).collect()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rmq_columns import read_store
 from rmq_spark.jobs import Source
-from rmq_spark.jobs.loss_match import concerns
+from rmq_spark.jobs.loss_scan import concerns
 from rmq_spark.known import delay_offsets, timer_progress
 from rmq_wire.fastjson import dumps_pretty, loads
 from rmq_wire.layout import timer
