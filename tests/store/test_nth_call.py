@@ -91,6 +91,8 @@ def look(after: MemoryDisk, life: Life, must: list[int]) -> None:
     assert set(must) <= set(found), "answered, and gone"
     assert not set(life.refused) & set(found), "refused, and there"
     assert found == sorted(life.answered)[: len(found)], "a prefix, each once"
+    offsets = sum(high - low for low, high in (rig.store.queue_bounds("TopicA", queue_id) for queue_id in (0, 1)))
+    assert offsets == len(found), "an offset for each, and no other"
     for number in found[-3:]:
         hits = rig.store.query("TopicA", f"key{number}", 10, 0, 1 << 60, IndexType.KEY).units
         assert [number_of(unit.body) for unit in units_of(hits)] == [number]
