@@ -37,9 +37,14 @@ def fight(root: Path, more: dict[str, str], seeds: list[int], steps: int) -> Non
             running.append(names)
             running.append(start_broker(kind, root / kind / "broker", names.address, properties={**SETTINGS, **more}))
         for seed in seeds:
-            duel = Duel(running[1].address, running[3].address, "broker-a", seed, v2="enableRetryTopicV2" in more)
-            duel.play(steps)
-            duel.play(steps // 2)
+            one, other = running[1].address, running[3].address
+            duel = Duel(one, other, "broker-a", seed, v2="enableRetryTopicV2" in more)
+            try:
+                duel.play(steps)
+                duel.play(steps // 2)
+            except BaseException as wrong:
+                wrong.add_note(f"seed {seed}: RMQ_SEEDS={seed}-{seed} takes it alone")
+                raise
             duel.close()
     finally:
         for process in reversed(running):
