@@ -178,8 +178,12 @@ class PopRevive(Capability):
             queue.saw_nothing(now_ms)
 
     def _note_progress(self, queue: ReviveQueue, end_offset: int = 0) -> None:
+        """`end_offset`: of what was copied.  It rests on the records that were read, too: of those that a power cut takes with it
+        the places are given to others, which the next start would pass over.
+        """
         last = self._unsafe[-1] if self._unsafe else None
         done = queue.done
+        end_offset = max(end_offset, queue.log_end)
         if done >= 0:
             if last is None or end_offset - last.begin >= STRETCH_BYTES:
                 last = _Resting(end_offset, max(end_offset, last.end if last is not None else 0))
@@ -227,6 +231,7 @@ class PopRevive(Capability):
                 if due_ms is not None and born_ms < due_ms:  # else the timer has not seen it: what is due before may follow
                     queue.saw(due_ms, now_ms)
         queue.moved(read.next_offset)
+        queue.log_end = self._store.written_offset
 
     # Copying
 

@@ -38,6 +38,8 @@ class ReviveQueue:
         self.queue_id = queue_id
         self.next_offset = next_offset
         self.end_ms = 0
+        self.log_end = 0
+        """Before it in the log is every record that was read."""
         self.running = False
         self._ahead = _NOT_AHEAD
         """Of the record to read next, for acknowledgements alone."""

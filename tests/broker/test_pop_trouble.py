@@ -12,6 +12,8 @@ from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.headers.groups import DeleteSubscriptionGroup
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.topics import DeleteTopic
+from rmq_wire.implied.pop import REVIVE_GROUP
+from rmq_wire.names import REVIVE_LOG_PREFIX
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
 from tests.support.popping import ack, change_of, take
@@ -167,6 +169,23 @@ def test_the_file_waits_for_the_check_point_to_be_on_the_disk(tmp_path: Path, bu
     reset = ResetOffset(group=group, topic="T", timestamp=-1, is_force=True, queue_id=0, offset=1)
     assert client.ask(reset).code == 0
     assert saved() == 1, "what an operator says rests on nothing"
+
+
+def test_progress_of_the_revive_topic_waits_for_what_was_read_to_be_on_the_disk(tmp_path: Path) -> None:
+    """Also where nothing was copied: after a power cut others have the places of the records that it took with it."""
+    never = {"flushIntervalCommitLog": HOUR_MS, "flushCommitLogThoroughInterval": HOUR_MS}
+    broker = Harness(tmp_path, reviveQueueNum=1, **never)
+    client = broker.begun().connect()
+    fill(client, 1)
+    ack(client, *take(client, invisible_time=1_000))
+    broker.driver.advance(60_000)
+    topic = f"{REVIVE_LOG_PREFIX}DefaultCluster"
+    last = broker.node.store.queue_bounds(topic, 0)[1] - 1
+    assert last == 1, "a check point and its acknowledgement"
+    assert broker.node.offsets.query(REVIVE_GROUP, topic, 0) == -1
+    broker.node._sync_log()
+    broker.driver.advance(SAVED_MS)
+    assert broker.node.offsets.query(REVIVE_GROUP, topic, 0) == last
 
 
 # --- coming again
