@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark.arguments import Parameter
 from rmq_spark.jobs import RANGE, Job, Source
-from rmq_spark.kept import Keep, keeps, nothing
+from rmq_spark.kept import Keep, Short, keeps, nothing
 from rmq_spark.local import local
 from rmq_spark.measuring import small_table, source_of
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
@@ -137,9 +137,10 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
 
     refuse_ranges(source, "pending")
     given = {**given, "now": now_ms(given)}
-    every, rows = promises(spark, source, progress_of(spark, source), keep)
-    every = keep(every)
+    keep = Short(keep)
     with watched(spark, "reading the log", progress):
+        every, rows = promises(spark, source, progress_of(spark, source), keep)
+        every = keep(every)
         states = {
             (row["kind"], row["state"]): row["n"] for row in every.groupBy("kind", "state").agg(F.count("*").alias("n")).collect()
         }
