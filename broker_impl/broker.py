@@ -77,14 +77,22 @@ class RunningServers(NamedTuple):
     brokers: Sequence[BrokerPlace] = ()
     plain_streams: bool = False
 
+    @property
+    def alone(self) -> bool:
+        """There is but one."""
+        return (self.name_server is not None) + len(self.brokers) == 1
 
-def shell_for(service: Service[Any], sockets: Sockets, *, plain_streams: bool) -> ShellLike:
-    """The fast shell where the system has epoll, the portable one elsewhere or when it is asked for."""
+
+def shell_for(service: Service[Any], sockets: Sockets, *, plain_streams: bool, alone: bool = False) -> ShellLike:
+    """The fast shell where the system has epoll, the portable one elsewhere or when it is asked for.
+
+    `alone`: of `Shell`; nobody else serves in this loop.
+    """
     if plain_streams or sys.platform != "linux":
         return StreamShell(service, sockets)
     from rmq_net.shell import Shell
 
-    return Shell(service, sockets)
+    return Shell(service, sockets, alone=alone)
 
 
 async def run(servers: RunningServers, ready: Callable[[], Awaitable[None]], stop: trio.Event | None = None) -> None:
@@ -100,10 +108,10 @@ async def run(servers: RunningServers, ready: Callable[[], Awaitable[None]], sto
             if servers.name_server is not None:
                 sockets = servers.name_server_sockets
                 stack.callback(_close, servers.name_server, "the name server", unsaved)
-                await stack.enter_async_context(_serving(servers.name_server.engine, sockets, servers.plain_streams))
+                await stack.enter_async_context(_serving(servers, servers.name_server.engine, sockets))
                 nursery.start_soon(_send_notices, servers.name_server)
             for place in servers.brokers:
-                await stack.enter_async_context(_broker(place, servers.name_server, servers.plain_streams, unsaved))
+                await stack.enter_async_context(_broker(servers, place, unsaved))
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
@@ -151,9 +159,9 @@ async def _until(stop: trio.Event, job: Callable[[], Awaitable[None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(service: Service[Any], sockets: Sockets, plain_streams: bool) -> AsyncIterator[ShellLike]:
+async def _serving(servers: RunningServers, service: Service[Any], sockets: Sockets) -> AsyncIterator[ShellLike]:
     """Serve inside the block; leaving it stops in order."""
-    shell = shell_for(service, sockets, plain_streams=plain_streams)
+    shell = shell_for(service, sockets, plain_streams=servers.plain_streams, alone=servers.alone)
     async with trio.open_nursery() as nursery:
         await nursery.start(shell.serve)
         try:
@@ -198,13 +206,11 @@ async def _in_slices(work: Slices[T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def _broker(
-    place: BrokerPlace, embedded: NameServer | None, plain_streams: bool, unsaved: list[str]
-) -> AsyncIterator[None]:
+async def _broker(servers: RunningServers, place: BrokerPlace, unsaved: list[str]) -> AsyncIterator[None]:
     """One broker, registered with the embedded name server or with those of its configuration."""
-    node = place.node
+    node, embedded = place.node, servers.name_server
     try:
-        async with _serving(node.engine, place.sockets, plain_streams) as shell:
+        async with _serving(servers, node.engine, place.sockets) as shell:
             if embedded is not None:
                 await _in_slices(node.register_with(embedded, keeps_address=place.keeps_address))
             async with keep_registered(node, shell.wake):

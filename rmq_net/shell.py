@@ -31,15 +31,14 @@ BRIEF_S = 0.001
 """After an answer: who has it often asks again at once, and a wait for it through trio costs twice what a small request does."""
 NS_PER_MS = 1_000_000
 OTHERS_NS = NS_PER_MS
-"""Other tasks of trio's have a turn after so long at the latest, while there is always something to do here."""
+"""Where it is alone, other tasks of trio's have a turn after so long at the latest, while something is always ready."""
 MISSES_MAX = 1_023
 
 
 class Patience:
     """Whether to wait briefly after an answer, with trio's other tasks waiting too: only while that brings something.
 
-    Each time it brought nothing, twice as many chances are passed over; so who asks at leisure, or from another task of trio's,
-    costs nothing of it.
+    Each time it brought nothing, twice as many chances are passed over; so who asks at leisure costs nothing of it.
     """
 
     def __init__(self) -> None:
@@ -60,10 +59,19 @@ class Patience:
 
 
 class Shell:
-    """Serves one service on any number of listening sockets.  `serve` runs until `stop`, or until it is cancelled."""
+    """Serves one service on any number of listening sockets.  `serve` runs until `stop`, or until it is cancelled.
+
+    `alone`: no other task of this trio loop is in a hurry.  Only then does it wait by itself, and pass over others' turns: both
+    save CPU, and make each await of another task, or a request to another shell, take a millisecond or two.
+    """
 
     def __init__(
-        self, service: Service[Any], listeners: Sequence[tuple[socket.socket, str]], *, tuning: Tuning | None = None
+        self,
+        service: Service[Any],
+        listeners: Sequence[tuple[socket.socket, str]],
+        *,
+        tuning: Tuning | None = None,
+        alone: bool = False,
     ) -> None:
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -74,7 +82,8 @@ class Shell:
         for sock, name in listeners:
             self._reactor.listen(sock, name)
         self._scope: trio.CancelScope | None = None
-        self._patience = Patience()
+        self._patience = Patience() if alone else None
+        self._others_ns = OTHERS_NS if alone else 0
 
     def stop(self) -> None:
         """Stop in order: `serve` returns once every pending answer has been sent.  Call it from the trio thread."""
@@ -97,7 +106,7 @@ class Shell:
 
     async def _serve_until(self, scope: trio.CancelScope) -> None:
         """Serve until the armed deadline has passed (the scope ends the wait) or the reactor has stopped."""
-        reactor, patience = self._reactor, self._patience
+        reactor, patience, pause_ns = self._reactor, self._patience, self._others_ns
         armed_ms: float = math.inf
         checkpoint, wait_readable, now_ns = trio.lowlevel.checkpoint, trio.lowlevel.wait_readable, time.monotonic_ns
         fd = self._epoll.fileno()
@@ -107,12 +116,13 @@ class Shell:
             deadline_ms, now = reactor.next_deadline(), now_ns()
             is_due = deadline_ms is not None and deadline_ms * NS_PER_MS <= now
             if has_turned:
-                waits, has_turned = not is_due and patience.waits(deadline_ms, now), False
-                events = reactor.poll(BRIEF_S if waits else 0)
-                if waits:
+                if patience is not None and not is_due and patience.waits(deadline_ms, now):
+                    events = reactor.poll(BRIEF_S)
                     patience.waited(bool(events))
+                else:
+                    events = reactor.poll()
             if events or is_due:
-                if now - others_ns >= OTHERS_NS:
+                if has_turned and now - others_ns >= pause_ns:
                     await checkpoint()
                     others_ns = now_ns()
                 reactor.turn(events)
@@ -122,7 +132,7 @@ class Shell:
                     armed_ms = deadline_ms
                     scope.deadline = trio.current_time() + (deadline_ms - time.monotonic_ns() / NS_PER_MS) / 1e3
                 await wait_readable(fd)
-                events, others_ns = reactor.poll(), now_ns()
+                events, others_ns, has_turned = reactor.poll(), now_ns(), False
 
     def wake(self) -> None:
         """From any thread: there is something to do, take a turn."""

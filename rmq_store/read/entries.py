@@ -27,13 +27,15 @@ class Entries:
         self._blocks: dict[tuple[ConsumeQueue, int], bytes] = {}
         self._blocks_max = blocks_max
         self._structs: dict[int, Packed] = {}
-        """by number of units; a pull has 32 at most, and a filter looks at 256"""
+        """by number of units; a pull has 32 at most, what a filter remembers more"""
 
     def places(self, queue: ConsumeQueue, offset: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Positions and sizes of `count` visible messages from `offset` on, or as many as that file of the queue has entries of.
 
         Raises Cold.
         """
+        if count > BLOCK_UNITS:
+            return self._places_of_many(queue, offset, count)
         number, at = divmod(offset, BLOCK_UNITS)
         data = b""
         if at + count <= BLOCK_UNITS:
@@ -47,14 +49,25 @@ class Entries:
         numbers = packed.unpack_from(data, at * UNIT_BYTES)
         return numbers[0::2], numbers[1::2]
 
+    def _places_of_many(self, queue: ConsumeQueue, offset: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The same in pieces: a struct for each count would be megabytes."""
+        positions: list[int] = []
+        sizes: list[int] = []
+        count = min(count, queue.units_to_file_end(offset))
+        while count > 0:
+            some = min(count, BLOCK_UNITS)
+            more_positions, more_sizes = self.places(queue, offset, some)
+            positions += more_positions
+            sizes += more_sizes
+            offset, count = offset + some, count - some
+        return tuple(positions), tuple(sizes)
+
     def _block(self, queue: ConsumeQueue, number: int) -> bytes:
-        """Nothing when not all of its entries are visible, or not all in one file."""
+        """Nothing when not all of its entries are visible, or not all in one file: that before may be gone."""
         begin = number * BLOCK_UNITS
-        if begin < queue.min_offset or begin + BLOCK_UNITS > queue.max_offset:
+        if begin < queue.min_offset or begin + BLOCK_UNITS > queue.max_offset or queue.units_to_file_end(begin) < BLOCK_UNITS:
             return b""
         data = queue.read(begin, BLOCK_UNITS)
-        if len(data) < BLOCK_UNITS * UNIT_BYTES:
-            return b""
         if len(self._blocks) >= self._blocks_max:
             del self._blocks[next(iter(self._blocks))]
         self._blocks[queue, number] = data

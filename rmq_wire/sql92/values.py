@@ -63,7 +63,8 @@ def number_of(text: str, like: Value) -> float | int:
     else:
         number = parse_int(text)
     if number is None:
-        what = f'For input string: "{text}"' if text.strip(_TRIMMED) or type(like) is not float else "empty String"
+        shown = text.strip(_TRIMMED) if type(like) is float else text  # as `Double.parseDouble` does, and the others do not
+        what = f'For input string: "{shown}"' if shown or type(like) is not float else "empty String"
         raise NotComparable(RUNTIME, f"{NUMBER_FORMAT}: {what}")
     return number
 

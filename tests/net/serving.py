@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -14,7 +15,7 @@ from rmq_net.reactor import Tuning
 from rmq_net.shell import Shell, bind, bound_to
 from rmq_net.streams import StreamShell
 
-AnyShell = type[Shell] | type[StreamShell]
+AnyShell = type[Shell] | type[StreamShell] | partial[Shell]
 
 
 class Served:

@@ -6,10 +6,13 @@ from unittest import mock
 
 import pytest
 
+from broker_impl.filtering import PropertyFilter
 from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.queues.consume_queue import ConsumeQueue
 from rmq_store.read import entries
 from rmq_store.read.entries import BLOCK_UNITS, Entries, are_in_order
+from rmq_store.results import GetStatus
+from rmq_wire.sql92.selector import compiled
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, Rig, draft, small, tags_code
 
@@ -90,3 +93,28 @@ def test_what_is_not_in_order_is_answered_entry_by_entry(at: int, position_of: i
             expected.next_offset,
             expected.message_count,
         )
+
+
+@pytest.mark.parametrize("offset", [FILE_UNITS, FILE_UNITS + 4, 740])
+def test_the_file_before_is_not_asked_for(offset: int) -> None:
+    """Somebody has removed it: what stands in the next one is found, in the block that they share, too."""
+    rig = rig_of(2 * FILE_UNITS)
+    queue = the_queue(rig)
+    rig.disk.unlink(queue.segments.path(0))
+    queue.segments.files.forget(queue.segments.path(0))
+    for selector in ("TAGS IS NOT NULL", "TAGS = 'Tag1' or TAGS = 'Tag2'"):
+        for _ in range(2):  # the second time what it has met is remembered
+            read = rig.store.read_queue("TopicA", 0, offset, 32, 1 << 20, None, PropertyFilter(compiled(selector)))
+            assert (read.status, read.message_count) == (GetStatus.FOUND, 32)
+
+
+def test_of_many_as_of_few() -> None:
+    """In pieces, up to the end of the file; nothing is kept for each number of them."""
+    rig, known = rig_of(2 * FILE_UNITS), Entries()
+    queue = the_queue(rig)
+    for offset, count in ((0, 600), (3, 513), (500, 600), (FILE_UNITS, 650)):
+        found = min(count, queue.units_to_file_end(offset))
+        expected = [*QUEUE_UNIT.iter_unpack(queue.read(offset, found))]
+        positions, sizes = known.places(queue, offset, count)
+        assert [*zip(positions, sizes, strict=True)] == [(at, size) for at, size, _ in expected]
+    assert max(known._structs) <= BLOCK_UNITS
