@@ -10,6 +10,7 @@ Java: `AckMessageProcessor`, `ChangeInvisibleTimeProcessor`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker_impl.engine.answers import Answer, Durable, Refusal, Reply, Settled, refusal_reply
@@ -75,11 +76,7 @@ class PopEnds(Capability):
         if receipt.is_ordered:
             self._ack_ordered(call.peer, queue, asked.offset, receipt)
             return Reply()
-        one = self._ack(queue, receipt, asked.offset)
-        self._count_ack(asked.consumer_group, asked.topic, 1)
-        end_offset = 0 if self.parts.buffer.ack(one, (asked.offset,)) else self._put_ack(one, receipt)
-        self._freed(queue, receipt, 1)
-        return _stored(Reply(), end_offset)
+        return _stored(Reply(), self._end(queue, receipt, self._ack(queue, receipt, asked.offset), (asked.offset,)))
 
     @answers(BatchAckMessage, stages=True)
     def batch_ack(self, call: Call, asked: BatchAckMessage) -> Answer:
@@ -111,7 +108,7 @@ class PopEnds(Capability):
         Raises `Refusal` when it cannot be stored now.
         """
         parts = self.parts
-        name, buffer = broker_name or parts.config.broker_name, parts.buffer
+        name = broker_name or parts.config.broker_name
         receipt = Receipt(
             said.start_offset, said.pop_time, said.invisible_time, said.revive_queue, said.retry or "", name, said.queue_id
         )
@@ -138,11 +135,7 @@ class PopEnds(Capability):
             return 0
         topic, _, queue_id = queue
         ack = BatchAckMsg(BATCH_ACK_OFFSET, said.start_offset, group, topic, queue_id, said.pop_time, broker_name, offsets)
-        self._count_ack(group, topic, len(offsets))
-        is_buffered = len(buffer) and buffer.ack(ack, offsets)
-        end_offset = 0 if is_buffered else self._put_ack(ack, receipt)
-        self._freed(queue, receipt, len(offsets))
-        return end_offset
+        return self._end(queue, receipt, ack, offsets)
 
     @answers(ChangeInvisibleTime, stages=True)
     def change(self, call: Call, asked: ChangeInvisibleTime) -> Answer:
@@ -243,6 +236,14 @@ class PopEnds(Capability):
     def _ack(queue: QueueOfGroup, receipt: Receipt, offset: int) -> AckMsg:
         topic, group, queue_id = queue
         return AckMsg(offset, receipt.start_offset, group, topic, queue_id, receipt.pop_time, receipt.broker_name)
+
+    def _end(self, queue: QueueOfGroup, receipt: Receipt, ack: AckMsg, offsets: Sequence[int]) -> int:
+        """These are over: the end of their record, 0 where their check point is in memory and knows it.  Raises `Refusal`."""
+        buffer = self.parts.buffer
+        self._count_ack(queue.group, queue.topic, len(offsets))
+        end_offset = 0 if len(buffer) and buffer.ack(ack, offsets) else self._put_ack(ack, receipt)
+        self._freed(queue, receipt, len(offsets))
+        return end_offset
 
     def _put_ack(self, ack: AckMsg, receipt: Receipt) -> int:
         """Stage the record; its end.  Raises `Refusal` (*differs*: Java says that all is well, and the message comes again)."""
