@@ -9,6 +9,8 @@ Java: `PopMessageProcessor.buildCkMsg`, `AckMessageProcessor.appendAck`, `Escape
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.engine import Engine
 from broker_impl.intake import Intake
@@ -17,6 +19,9 @@ from rmq_store.log.draft import Draft, Placed
 from rmq_wire import names
 from rmq_wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rmq_wire.implied import pop
+
+SLOTS_MAX: Final = 64
+"""That are known at a time."""
 
 
 class PopRecords:
@@ -27,8 +32,11 @@ class PopRecords:
         self._config = config
         self._intake = intake
         self.topic = pop.revive_topic(config.broker_cluster_name)
-        self._last_slot: tuple[int, int, int | None] = (-1, -1, None)
-        """Of the last record when it is due, when that was asked, and the slot: those of one millisecond mostly have one."""
+        self._slots: dict[int, int | None] = {}
+        """By when a record is due, the slot; of those of one millisecond, which mostly have two: of pops, and what ends them."""
+        self._slots_of_ms = -1
+        self._until_ms = 0
+        """A record of that millisecond may wait so long: the slot of now is not over before."""
 
     def put_check_point(self, point: PopCheckPoint, queue_id: int, wall_ms: int) -> Placed:
         """Stage it.  Raises `NotTaken`."""
@@ -46,10 +54,17 @@ class PopRecords:
 
     def _put(self, tag: str, body: bytes, queue_id: int, due_ms: int, key: str, wall_ms: int) -> Placed:
         intake = self._intake
-        last_due_ms, last_wall_ms, slot_ms = self._last_slot
-        if due_ms != last_due_ms or wall_ms != last_wall_ms or self._config.timer_congest_num_each_slot < UNLIMITED:
-            slot_ms = intake.slot_of(due_ms, wall_ms)
-            self._last_slot = due_ms, wall_ms, slot_ms
+        slots = self._slots
+        if wall_ms != self._slots_of_ms or self._config.timer_congest_num_each_slot < UNLIMITED:
+            slots.clear()
+            precision_ms = self._config.timer_precision_ms
+            self._slots_of_ms, self._until_ms = wall_ms, (wall_ms // precision_ms + 1) * precision_ms
+        if due_ms in slots:
+            slot_ms = slots[due_ms]
+        else:
+            if len(slots) >= SLOTS_MAX:
+                slots.clear()
+            slot_ms = slots[due_ms] = intake.slot_of(due_ms, wall_ms)
         if slot_ms is None:
             topic, at, properties = self.topic, queue_id, pop.record_properties(tag, due_ms, key)
         else:
@@ -60,7 +75,5 @@ class PopRecords:
         draft = Draft(topic, at, body, properties, wall_ms, host, host, 0, 0, 0, 0, code, (key, tag_key))
         placed = intake.stage_draft(draft, wall_ms)
         if slot_ms is not None:
-            precision_ms = self._config.timer_precision_ms
-            until_ms = (wall_ms // precision_ms + 1) * precision_ms  # before the slot of now is over
-            self._unhurried.add(until_ms, (placed.physical_offset, slot_ms, self.topic))
+            self._unhurried.add(self._until_ms, (placed.physical_offset, slot_ms, self.topic))
         return placed

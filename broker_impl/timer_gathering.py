@@ -1,4 +1,4 @@
-"""When the timer looks at what has come to its topic: at once, but records of pops, which are many, a few milliseconds later.
+"""When the timer looks at what has come to its topic: at once, but records of pops, which are many, some milliseconds later.
 
 They then enter the wheel together.  Java looks ten times a second (`TimerEnqueueGetService`).
 """
@@ -6,22 +6,20 @@ They then enter the wheel together.  Java looks ten times a second (`TimerEnqueu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from broker_impl.engine.unhurried import GATHER_MAX, GATHER_MS
 from broker_impl.env import Env
 from rmq_store.results import Arrived
 from rmq_store.timer.machine import Timer
 from rmq_wire import names
 from rmq_wire.implied.pop import RECORD_CODES
 
-GATHER_MS: Final = 5
-"""Records wait so long after the last look."""
-GATHER_MAX: Final = 64
-"""So many do not wait: about what a step takes in."""
-
 
 class TimerGathering:
-    """Of one broker.  `looked_ms`: when the timer looked last, on the clock of deadlines."""
+    """Of one broker.  `looked_ms`: when the timer looked last, on the clock of deadlines.
+
+    Records that came into its queue with others' messages wait as long as those that are not dispatched yet, and as few of them.
+    """
 
     def __init__(self, env: Env, timer: Timer) -> None:
         self._env = env

@@ -83,11 +83,15 @@ class PopEnds(Capability):
         """Several are; what cannot be is left out.  Refused: 208 for none."""
         try:
             body = call.read(BatchAckMessageRequestBody) if call.body else BatchAckMessageRequestBody()
-        except BadBody as wrong:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        except BadBody as unread:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(unread)) from None
         if not body.acks:
             raise Refusal(ResponseCode.NO_MESSAGE)
-        return begun(self._batches(call.peer, body.acks, body.broker_name or None))
+        broker_name = body.broker_name or None
+        if len(body.acks) > 1:
+            return begun(self._batches(call.peer, body.acks, broker_name))
+        wrong: list[Refusal] = []
+        return _answer(self._batch(call.peer, body.acks[0], broker_name, wrong), wrong)
 
     def _batches(self, peer: Peer, acks: list[BatchAck], broker_name: str | None) -> Slices[Settled | Durable]:
         end_offset = rows = 0
@@ -98,7 +102,7 @@ class PopEnds(Capability):
                 yield None
             rows += 1 + len(one.bits or "") // CHARACTERS_OF_ACK
             end_offset = max(end_offset, self._batch(peer, one, broker_name, wrong))
-        return _stored(refusal_reply(wrong[-1]) if wrong else Reply(), end_offset)
+        return _answer(end_offset, wrong)
 
     def _batch(self, peer: Peer, said: BatchAck, broker_name: str | None, wrong: list[Refusal]) -> int:
         """Those of one pop: the end of their record, 0 for none.  `broker_name`: None for ours, as who reads the records has it.
@@ -309,3 +313,8 @@ def _check_lite(asked: MessageEnd) -> None:
 
 def _stored(answer: Reply, end_offset: int) -> Settled | Durable:
     return Durable(answer, end_offset) if end_offset else answer
+
+
+def _answer(end_offset: int, wrong: list[Refusal]) -> Settled | Durable:
+    """To a batch.  `wrong`: the last one is what it hears."""
+    return _stored(refusal_reply(wrong[-1]) if wrong else Reply(), end_offset)

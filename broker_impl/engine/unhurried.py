@@ -1,4 +1,4 @@
-"""Units of the log that nobody waits for: they get into queues and index a few milliseconds later, many of them together.
+"""Units of the log that nobody waits for: they get into queues and index some milliseconds later, many of them together.
 
 Records of pops are such: they are read when the timer takes them in, and come by the thousand, one or two in a turn.  What others
 wait for never waits for them: then all go at once, in the order of the log.
@@ -14,10 +14,10 @@ from broker_impl.engine.loop import Loop
 Told = tuple[int, int, str]
 """Of a message for the timer's topic: its place in the log, the time of its slot, and the topic where it belongs."""
 
-GATHER_MS: Final = 5
+GATHER_MS: Final = 20
 """After the last dispatch of such; the first after a pause goes at once."""
-GATHER_MAX: Final = 64
-"""So many do not wait: a timer's step takes in about as many."""
+GATHER_MAX: Final = 128
+"""So many do not wait: somewhat less than a millisecond with what the timer does about them."""
 
 
 class Unhurried:
