@@ -7,6 +7,9 @@ as a whole is forgotten at once.  Progress is the last record before which nothi
 When as many are open as may be, their acknowledgements are still to be found: they lie behind check points that there is no room
 for.  So the queue is read ahead for them, and what else is read there is read again when half of the room is free.
 
+A check point that a stop has put behind others is read behind its acknowledgements where those were still on their way to the
+timer and everything is due at the next start: what names no check point is kept for one that follows, the latest of them.
+
 Two check points may have one name (`is_same_point`): both count, and an acknowledgement for either ends the message in both.
 
 Java: `PopReviveService` (consumeReviveMessage, mergeAndRevive, ConsumeReviveObj).  *Differs*: what was read stays known from
@@ -17,6 +20,7 @@ Java forgets the first.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Final
 
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
@@ -26,6 +30,8 @@ DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
 """Records that are due so much later have to be seen before a check point is."""
 OPEN_MAX: Final = 20_000
 """Check points that are known at once, some 1 KiB each: more wait in the queue."""
+EARLY_MAX: Final = 4096
+"""Pops whose acknowledgements are kept without a check point: some hundred bytes each; most of them came too late."""
 _NOT_AHEAD: Final = -1
 
 
@@ -51,6 +57,8 @@ class ReviveQueue:
         """By their place in the queue."""
         self._named: dict[Pop, tuple[int, ...]] = {}
         """Where those of a name are."""
+        self._early: dict[Pop, tuple[int, ...]] = {}
+        """Offsets that were acknowledged before the check point came."""
         self._due: list[tuple[int, int, Pop]] = []
         """A heap: due time, place in the queue."""
 
@@ -106,17 +114,26 @@ class ReviveQueue:
             if self._ahead == _NOT_AHEAD:
                 self._take_point(pop, places, record, offset)
             return
-        if places:
-            acked = acked_offsets(record)
-            for place in places:
-                if self._open[place].end(acked):
-                    self._drop(pop, place)
+        acked = acked_offsets(record)
+        for place in places:
+            if self._open[place].end(acked):
+                self._drop(pop, place)
+        if not places and self._ahead == _NOT_AHEAD:
+            self._came_early(pop, acked)
+
+    def _came_early(self, pop: Pop, acked: Iterable[int]) -> None:
+        if pop not in self._early and len(self._early) >= EARLY_MAX:
+            del self._early[next(iter(self._early))]
+        self._early[pop] = (*self._early.get(pop, ()), *acked)
 
     def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:
         """The same one twice, as a timer brings it after a crash, is one; two that only share their name are two."""
         if places and any(is_same_point(self._open[place], point) for place in places):
             return
         point.revive_offset = offset
+        early = self._early.pop(pop, None)
+        if early is not None and point.end(early):
+            return
         self._open[offset] = point
         self._named[pop] = (*places, offset)
         heapq.heappush(self._due, (point.due_ms, offset, pop))

@@ -9,7 +9,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.consumer_offsets import ConsumerOffsets
 from broker_impl.state.pop_lines import PopLines, QueueOfGroup
-from broker_impl.state.revive_queue import ReviveQueue
+from broker_impl.state.revive_queue import EARLY_MAX, ReviveQueue
 from rmq_wire import fastjson
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
@@ -173,3 +173,29 @@ def test_progress_that_is_set_rests_on_nothing() -> None:
     for _ in offsets.dropping_topic("T"):
         pass
     assert not offsets._safe
+
+
+def test_acknowledgements_that_come_before_their_check_point_count() -> None:
+    """A stop puts a check point behind others; what was on its way to the timer then, and due at the start, comes first."""
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(AckMsg(1, 0, "G", "T", 0, 10_000, "b"), 0)
+    queue.take(AckMsg(0, 0, "G", "T", 0, 9_999, "b"), 1)  # of another pop
+    queue.take(point(0, 10_000, 3), 2)
+    assert len(queue) == 1
+    queue.saw(20_000, 20_000)
+    found = queue.next_due()
+    assert found is not None
+    assert found[1].bit_map == 0b010
+    queue.take(AckMsg(5, 5, "G", "T", 0, 10_000, "b"), 3)
+    queue.take(point(5, 10_000, 1), 4)
+    assert len(queue) == 1, "all of the second was acknowledged"
+
+
+def test_of_early_acknowledgements_the_latest_are_kept() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    for number in range(EARLY_MAX + 1):
+        queue.take(AckMsg(number, number, "G", "T", 0, 10_000, "b"), number)
+    queue.take(point(0, 10_000, 1), EARLY_MAX + 1)
+    assert len(queue) == 1, "the first is forgotten"
+    queue.take(point(EARLY_MAX, 10_000, 1), EARLY_MAX + 2)
+    assert len(queue) == 1
