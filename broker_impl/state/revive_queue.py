@@ -23,15 +23,15 @@ import heapq
 from collections.abc import Iterable
 from typing import Final
 
-from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, PopCheckPoint
 from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, is_same_point, pop_of
 
 DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
 """Records that are due so much later have to be seen before a check point is."""
 OPEN_MAX: Final = 20_000
 """Check points that are known at once, some 1 KiB each: more wait in the queue."""
-EARLY_MAX: Final = 4096
-"""Pops whose acknowledgements are kept without a check point: some hundred bytes each; most of them came too late."""
+EARLY_MAX: Final = 1024
+"""Pops whose acknowledgements are kept without a check point, some KiB each at most; most of them came too late."""
 _NOT_AHEAD: Final = -1
 
 
@@ -57,8 +57,8 @@ class ReviveQueue:
         """By their place in the queue."""
         self._named: dict[Pop, tuple[int, ...]] = {}
         """Where those of a name are."""
-        self._early: dict[Pop, tuple[int, ...]] = {}
-        """Offsets that were acknowledged before the check point came."""
+        self._early: dict[Pop, frozenset[int]] = {}
+        """Offsets that were acknowledged before the check point came, no more than a pop may have; the newest come last."""
         self._due: list[tuple[int, int, Pop]] = []
         """A heap: due time, place in the queue."""
 
@@ -122,9 +122,11 @@ class ReviveQueue:
             self._came_early(pop, acked)
 
     def _came_early(self, pop: Pop, acked: Iterable[int]) -> None:
-        if pop not in self._early and len(self._early) >= EARLY_MAX:
+        before = self._early.pop(pop, frozenset())
+        if len(self._early) >= EARLY_MAX:
             del self._early[next(iter(self._early))]
-        self._early[pop] = (*self._early.get(pop, ()), *acked)
+        known = before.union(acked)
+        self._early[pop] = known if len(known) <= MESSAGES_MAX else before
 
     def _take_point(self, pop: Pop, places: tuple[int, ...], point: PopCheckPoint, offset: int) -> None:
         """The same one twice, as a timer brings it after a crash, is one; two that only share their name are two."""

@@ -177,13 +177,10 @@ class CommitLog(Staging):
             self._take_back(reason, begun)
         staged = self.staged
         self.written_offset = self._end
-        if len(self._turn) > 1:
-            self._reset()
-        else:  # the same file, with the room that is left
-            self.staged = []
-            segment = self._turn[0]
-            segment.at = self._end
-            segment.pieces = self._pieces = []
+        self.staged = []
+        newest = self._turn[-1]  # goes on where it ends, with the room that is left
+        newest.at, newest.pieces = self._end, []
+        self._turn, self._pieces = [newest], newest.pieces
         return staged
 
     def _write(self, file: File, segment: _Segment) -> None:

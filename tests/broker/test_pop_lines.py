@@ -12,7 +12,7 @@ from broker_impl.state.pop_lines import PopLines, QueueOfGroup
 from broker_impl.state.revive_queue import EARLY_MAX, ReviveQueue
 from rmq_wire import fastjson
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
-from rmq_wire.bodies.pop import AckMsg, PopCheckPoint
+from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, PopCheckPoint
 
 PLACE = QueueOfGroup("T", "G", 0)
 
@@ -199,3 +199,19 @@ def test_of_early_acknowledgements_the_latest_are_kept() -> None:
     assert len(queue) == 1, "the first is forgotten"
     queue.take(point(EARLY_MAX, 10_000, 1), EARLY_MAX + 2)
     assert len(queue) == 1
+
+
+def test_one_pop_s_early_acknowledgements_are_no_more_than_it_may_have_messages() -> None:
+    """Whoever acknowledges for ever what is over, or what never was, costs nothing."""
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(AckMsg(2, 0, "G", "T", 0, 10_000, "b"), 0)
+    for number in range(10 * MESSAGES_MAX):
+        queue.take(AckMsg(2, 0, "G", "T", 0, 10_000, "b"), number)
+        queue.take(AckMsg(100 + number, 0, "G", "T", 0, 10_000, "b"), number)
+    [known] = queue._early.values()
+    assert len(known) == MESSAGES_MAX
+    queue.take(point(0, 10_000, 3), 9_999)
+    queue.saw(20_000, 20_000)
+    found = queue.next_due()
+    assert found is not None
+    assert found[1].bit_map == 0b100

@@ -1,7 +1,6 @@
 """Ten terabytes of a store as far as a driver sees them: 10,000 log files that are sparse, 400,000 queues with a unit each.
 
 A process of its own plans; it says how often it opened or listed something of the store, and how much memory it had at most.
-How long that takes is measured by `bench.spark`.
 """
 
 from __future__ import annotations
