@@ -81,7 +81,8 @@ class _Part(msgspec.Struct, rename="kebab", forbid_unknown_fields=True, kw_only=
 
 class ClientPart(_Part):
     """The program.  `count` messages are sent, or awaited; `timeout_ms` of one send; `retries` after a first failure; a consumer
-    gives up after `patience_ms` and stays for `linger_ms` after its last message; `fail_first`: each message is refused once."""
+    gives up after `patience_ms` (by default two rebalances of a Java client, which come every 20 s) and stays for `linger_ms`
+    after its last message; `fail_first`: each message is refused once."""
 
     program: Program = "send"
     count: int = 3
@@ -89,7 +90,7 @@ class ClientPart(_Part):
     retries: int = 2
     body_bytes: int = 16
     pause_ms: int = 0
-    patience_ms: int = 20_000
+    patience_ms: int = 45_000
     linger_ms: int = 300
     poll_route_ms: int = 30_000
     fail_first: bool = False

@@ -61,7 +61,7 @@ WAIT_IN_VAIN = frozenset(
     }
 )
 """Defects that cases notice because something does not come: 5 to 20 s each."""
-JOBS = 32
+JOBS = 16
 
 
 @pytest.fixture(scope="module")

@@ -157,7 +157,11 @@ def test_order_outlives_consumers_and_the_broker(subject: Subject, clients: Java
 
         def some_more(*consumers: str) -> None:
             """All queues are with these, and messages of all of them come."""
-            until(lambda: set().union(*(queues_of(clients, one, topic) for one in consumers)) == everything, "all queues")
+
+            def have_all() -> bool:
+                return set().union(*(queues_of(clients, one, topic) for one in consumers)) == everything
+
+            until(have_all, "all queues", seconds=240)
             before = sum(len(clients.messages(one)) for one in consumers)
             clients.wait(lambda: sum(len(clients.messages(one)) for one in consumers) > before + 100, "more messages")
 

@@ -18,7 +18,9 @@ from tests.support.java import REFERENCE, SMALL, classpath, java, programs
 
 pytestmark = pytest.mark.java
 
-SELECTORS = 2_500
+EXAMPLES = 500
+TOGETHER = 5
+"""Selectors that are asked about the same properties: drawing these costs as much as drawing one of them."""
 SETS = 5
 
 Question = tuple[str, list[dict[str, str]]]
@@ -70,15 +72,18 @@ def test_random_selectors() -> None:
     questions: list[Question] = []
 
     @settings(
-        max_examples=SELECTORS,
+        max_examples=EXAMPLES,
         deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(selectors.selectors, st.lists(selectors.properties, min_size=SETS, max_size=SETS))
-    def collect(text: str, sets: list[dict[str, str]]) -> None:
-        questions.append((text, sets))
+    @given(
+        st.lists(selectors.selectors, min_size=TOGETHER, max_size=TOGETHER),
+        st.lists(selectors.properties, min_size=SETS, max_size=SETS),
+    )
+    def collect(texts: list[str], sets: list[dict[str, str]]) -> None:
+        questions.extend((text, sets) for text in texts)
 
     collect()
     assert len(questions) * SETS >= 10_000
