@@ -32,7 +32,7 @@ from rmq_wire.errors import WireError
 T = TypeVar("T")
 JOBS: Final = 16
 """Cases at once."""
-CASE_S: Final = 60.0
+CASE_S: Final = 180.0
 SLOW_CASE_S: Final = 300.0
 """How long a case may take; above it, it failed."""
 WATCH_S: Final = 0.5
