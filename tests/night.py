@@ -62,12 +62,15 @@ class Took(NamedTuple):
 
 
 def command_of(step: str, extra: Sequence[str]) -> list[str]:
-    """What a step runs; `extra` goes to pytest.  The other Spark has an environment of its own: nobody else's changes."""
+    """What a step runs; `extra` goes to pytest.  The other Spark has an environment of its own: nobody else's changes; and it
+    compiles its plans for all tests (`tests/spark/conftest.py`).
+    """
     if step == MUTANTS:
         return [sys.executable, "-m", "tests.support.mutants"]
     if step == OTHER_SPARK_STEP:
         environment = f"VENV=build/venv-{OTHER_SPARK_STEP}"
-        return ["make", "--no-print-directory", "test-spark", environment, f"PYSPARK={OTHER_SPARK}", f"ARGS={shlex.join(extra)}"]
+        given = (environment, f"PYSPARK={OTHER_SPARK}", "RMQ_COMPILED=yes", f"ARGS={shlex.join(extra)}")
+        return ["make", "--no-print-directory", "test-spark", *given]
     return [sys.executable, "-m", "tests.parts", "--nightly", "--only", step, *extra]
 
 

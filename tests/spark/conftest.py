@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.spark.cluster import INTERPRETED
+
 ROOT = Path(__file__).parents[2]
 STOP_SECONDS_MAX = 60
 CONFIGURATION = {
@@ -39,7 +41,7 @@ def nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A session that finds the format by itself, as it does where the package is installed."""
     pytest.importorskip("pyspark", reason="needs PySpark: the extra [spark]")
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
@@ -52,7 +54,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        for name, value in CONFIGURATION.items():
+        by_night = request.config.getoption("--nightly") or request.config.getoption("--only-nightly")
+        is_compiled = by_night or "RMQ_COMPILED" in os.environ
+        for name, value in {**CONFIGURATION, **({} if is_compiled else INTERPRETED)}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         gateway = session.sparkContext._gateway

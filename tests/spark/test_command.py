@@ -16,11 +16,10 @@ import pytest
 
 from rmq_spark.outcome import Outcome
 from tests.spark import command_driver
-from tests.spark.cluster import own_environment
+from tests.spark.cluster import DRIVER_S_MAX, own_environment
 
 ROOT = Path(__file__).parents[2]
 DRIVER = ROOT / "tests" / "spark" / "command_driver.py"
-SECONDS_MAX = 300
 DUPLICATES = 3
 
 
@@ -41,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "rmq_cli.spark")) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*program, *map(str, words)], capture_output=True, text=True, timeout=SECONDS_MAX, env=own_environment(), check=False
+        [*program, *map(str, words)], capture_output=True, text=True, timeout=DRIVER_S_MAX, env=own_environment(), check=False
     )
 
 
@@ -80,7 +79,7 @@ def test_interrupted(store: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=SECONDS_MAX)
+        out, err = process.communicate(timeout=DRIVER_S_MAX)
     assert (process.returncode, out, err) == (130, "", "rmq: interrupted\n")
 
 

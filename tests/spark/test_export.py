@@ -17,12 +17,11 @@ from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_store
 from rmq_spark.jobs import Source
 from rmq_spark.reasons import reason_of
-from tests.spark.cluster import own_environment
+from tests.spark.cluster import DRIVER_S_MAX, own_environment
 from tests.support.exports import FILE_BYTES, data_files, exported, forged_log, log_of_days, options_of, stored
 from tests.support.stores import golden_of
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 240
 SPLITS = {"splitBytes": FILE_BYTES}
 DRIVER = """
 import json, os, sys
@@ -51,7 +50,7 @@ def driver(master: str, root: Path, calls: list[tuple[Any, ...]], local: Path) -
     """A session of its own, in which one export after another is written."""
     listed = json.dumps([[value if isinstance(value, int) else str(value) for value in call] for call in calls])
     words = [sys.executable, "-c", DRIVER, master, str(root), listed, str(local)]
-    return subprocess.run(words, env=own_environment(), capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    return subprocess.run(words, env=own_environment(), capture_output=True, text=True, timeout=DRIVER_S_MAX, check=False)
 
 
 def test_rows(spark: Any, tmp_path: Path) -> None:

@@ -19,13 +19,12 @@ from typing import Any
 
 import pytest
 
-from tests.spark.cluster import clean_environment, needs_spark
+from tests.spark.cluster import DRIVER_S_MAX, clean_environment, needs_spark
 from tests.support.rmq import NOT_COPIED
 
 ROOT = Path(__file__).parents[2]
 SETTING_UP = ["python3 -m venv build/spark && . build/spark/bin/activate", "pip install -q '.[spark]'"]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SECONDS_MAX = 600
 
 
 def blocks_of(document: str, heading: str = "") -> list[str]:
@@ -47,7 +46,7 @@ def run(commands: str, checkout: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=DRIVER_S_MAX,
         check=False,
     )
     assert done.returncode == 0, done.stdout

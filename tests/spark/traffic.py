@@ -20,7 +20,7 @@ from tests.spark.cluster import DRIVER_S_MAX, own_environment, run_driver
 
 Call = tuple[str, Sequence[str], Mapping[str, Any]]
 """job, paths, what it is given"""
-RUN_S_MAX: Final = 3 * DRIVER_S_MAX
+RUN_S_MAX: Final = 2 * DRIVER_S_MAX
 """All jobs are a driver for more than a minute on an idle machine."""
 COUNTER: Final = Path(__file__).with_name("counted_reads")
 SAID: Final = """
