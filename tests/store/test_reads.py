@@ -224,6 +224,18 @@ def test_cold_bytes_are_read_elsewhere() -> None:
         assert retried(rig.store, ask) > 0
 
 
+def test_what_was_written_long_ago_may_have_left_memory() -> None:
+    """Only what lies within the hot window is taken to be there, though this process wrote all of it."""
+    disk = MemoryDisk()
+    rig = Rig(disk, small(hot_window_bytes=2_000))
+    rig.put(*[draft(number, queue_id=number % 2) for number in range(60)])
+    disk.cold = {path for path in disk.contents() if "commitlog" in path}
+    recent = rig.store.read_queue("TopicA", 0, 27, 32, EVERYTHING)
+    assert [number_of(unit.body) for unit in units_of(recent.chunks)] == [54, 56, 58]
+    with pytest.raises(Cold):
+        rig.store.read_queue("TopicA", 0, 0, 5, EVERYTHING)
+
+
 def test_a_queue_between_others_is_read_the_same_whatever_is_known_of_the_blocks() -> None:
     """First nothing is, then the blocks of its own messages, then all; and then nothing any more."""
     disk = MemoryDisk()
