@@ -62,14 +62,14 @@ class Took(NamedTuple):
 
 
 def command_of(step: str, extra: Sequence[str]) -> list[str]:
-    """What a step runs; `extra` goes to pytest.  The other Spark has an environment of its own: nobody else's changes; and it
-    compiles its plans for all tests (`tests/spark/conftest.py`).
+    """What a step runs; `extra` goes to pytest.  The other Spark has an environment of its own: nobody else's changes; and all
+    tests have its defaults (`tests/spark/cluster.py`).
     """
     if step == MUTANTS:
         return [sys.executable, "-m", "tests.support.mutants"]
     if step == OTHER_SPARK_STEP:
         environment = f"VENV=build/venv-{OTHER_SPARK_STEP}"
-        given = (environment, f"PYSPARK={OTHER_SPARK}", "RMQ_COMPILED=yes", f"ARGS={shlex.join(extra)}")
+        given = (environment, f"PYSPARK={OTHER_SPARK}", "RMQ_AS_USERS=yes", f"ARGS={shlex.join(extra)}")
         return ["make", "--no-print-directory", "test-spark", *given]
     return [sys.executable, "-m", "tests.parts", "--nightly", "--only", step, *extra]
 

@@ -25,10 +25,16 @@ BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives some seconds."""
 BRIEFLY: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "SPARK_LAUNCHER_OPTS": BRIEF}
 """In the environment of what starts a driver: for its JVM, whose collector `rmq spark` chooses, and the launcher."""
-INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark writes Java for each part of each plan and compiles it, which over a few thousand rows costs more than it saves: a third
-of a run's CPU.  So by day its expressions are walked through in the sessions of most tests, by night and with RMQ_COMPILED only
-where executors die.  What starts a command, or says what jobs move, compiles always: each job is there."""
+BY_DAY: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Spark writes Java for each part of each plan and compiles it, and plans each query anew behind each of its stages.  Over a few
+thousand rows that costs more than it saves: half of a run's CPU.  So most tests go without both by day; by night, and with
+RMQ_AS_USERS, they have Spark's defaults, all but those whose executors die.  What starts a command or says what jobs move has
+them always: each job is there.
+"""
 DRIVER_S_MAX: Final = 900
 """Of one driver with all its jobs: half a minute on an idle machine.  Only a hang takes as long."""
 

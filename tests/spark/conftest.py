@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.cluster import INTERPRETED
+from tests.spark.cluster import BY_DAY
 
 ROOT = Path(__file__).parents[2]
 STOP_SECONDS_MAX = 60
@@ -55,8 +55,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         by_night = request.config.getoption("--nightly") or request.config.getoption("--only-nightly")
-        is_compiled = by_night or "RMQ_COMPILED" in os.environ
-        for name, value in {**CONFIGURATION, **({} if is_compiled else INTERPRETED)}.items():
+        as_users = by_night or "RMQ_AS_USERS" in os.environ
+        for name, value in {**CONFIGURATION, **({} if as_users else BY_DAY)}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         gateway = session.sparkContext._gateway

@@ -19,7 +19,7 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.rebuild.work import rebuild
-from tests.spark.cluster import BRIEF, DRIVER_S_MAX, INTERPRETED, ROOT, clean_environment, needs_spark, run_driver, wanted_rows
+from tests.spark.cluster import BRIEF, BY_DAY, DRIVER_S_MAX, ROOT, clean_environment, needs_spark, run_driver, wanted_rows
 from tests.spark.mortal import END, KILLED
 from tests.support.exports import exported, stored
 from tests.support.generated import make
@@ -87,7 +87,7 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
     paths = os.pathsep.join((str(ROOT), str(HERE), str(root / "strange")))
     own = {"SPARK_HOME": str(own_home), "PYTHONPATH": paths, "PYSPARK_DRIVER_PYTHON": sys.executable}
     settings = {
-        **INTERPRETED,
+        **BY_DAY,
         "spark.ui.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(root),

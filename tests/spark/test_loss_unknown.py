@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +30,8 @@ PLAIN = "clicks"
 Row = dict[str, Any]
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(True, id="planned once"), pytest.param(False, id="own", marks=pytest.mark.nightly)]
-)
-def plans_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Planning each query anew after each of its stages takes a quarter of all and more.  By night it has its default, too."""
-    if not request.param:
-        yield
-        return
-    session = request.getfixturevalue("spark")
-    session.conf.set(ADAPTIVE, "false")
-    yield
-    session.conf.unset(ADAPTIVE)
-
-
 @pytest.fixture(scope="module")
-def whole(plans_once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("unknown") / "whole", LOG_BYTES) / "store"
 
 
@@ -103,7 +88,6 @@ def gone(whole: Path, pruned: Path, topic: str = PLAIN) -> list[Row]:
     return found
 
 
-ADAPTIVE = "spark.sql.adaptive.enabled"
 PLACE = ("queueId", "queueOffset")
 NEVER = "7F000001053918B4AAC2FFFFFFFFFFFF"
 
