@@ -106,10 +106,10 @@ class Session:
 
         until(lambda: self.members(name) == ids, f"{name} has members {ids}")
 
-    def members(self, name: str) -> list[int]:
-        """Numbers of the brokers under a name."""
-        found = self.brokers()["brokerAddrTable"].get(name, {}).get("brokerAddrs", {})
-        return sorted(map(int, found))
+    def members(self, name: str) -> list[int] | None:
+        """Numbers of the brokers under a name; None when it does not say: Java's may not, while the table changes."""
+        table = self.brokers()
+        return None if table is None else sorted(map(int, table["brokerAddrTable"].get(name, {}).get("brokerAddrs", {})))
 
     def route(self, topic: str = "T1", who: str = "tool") -> dict[str, dict[str, str]] | None:
         """Addresses by broker name, None when the topic has no route."""
