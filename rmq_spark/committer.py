@@ -42,6 +42,7 @@ class Committer(NamedTuple):
 
 def committer_of(spark: SparkSession, directory: str) -> Committer:
     """For whatever Spark writes there."""
+    # Private, since `spark.conf` knows of Hadoop's settings only those that were given to Spark: not core-site.xml, not defaults.
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
 
     def setting(name: str) -> str:

@@ -33,6 +33,9 @@ def shortened(frame: DataFrame) -> DataFrame:
     Spark analyzes, optimizes and writes out all that a frame is made of, persisted or not, for each frame that is made of it.
     Shuffles that it is made of are done now; the rest when it is asked for, and again where an executor was lost.
     """
+    # Private names of PySpark, since no public one does this: `localCheckpoint` persists the rows where `unpersist` of the frame
+    # does not reach them, and loses them with their executor; `checkpoint` writes them to a directory; `frame.rdd` makes a Python
+    # object of each.
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
     session, held = frame.sparkSession, frame._jdf
