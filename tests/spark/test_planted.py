@@ -119,8 +119,10 @@ def test_a_check_that_is_left_out_is_missed(
     assert not found - judge.rows(faults)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("judge", [*JUDGES, *(Judge(job, {}, lambda *_: set()) for job in sorted(MEASURING))], ids=name_of)
 def test_a_clean_store_is_clean(spark: Any, stores: Stores, judge: Judge) -> None:
+    """By day the tests above say that nothing else is found, and each job has its own of stores where nothing is wrong."""
     found, _, outcome = stores.run(spark, judge, "clean")
     assert found == set()
     assert outcome.is_clean, outcome.verdict
