@@ -28,8 +28,8 @@ SLOTS_MAX: Final = 64
 
 
 class _Fresh:
-    """A check point that has not gone to the timer yet.  `left`: offsets that nobody has acknowledged.  `told`: the numbers
-    of its records among those that wait with it.
+    """A check point that has not gone to the timer yet.  `left`: offsets that nobody has acknowledged.  `told`: the places of its
+    records in what is said of those that wait with it.
     """
 
     __slots__ = ("left", "told")
@@ -57,9 +57,9 @@ class PopRecords:
         self._slots_of_ms = -1
         self._until_ms = 0
         """A record of that millisecond may wait so long: the slot of now is not over before."""
-        self._told, self._first = engine.unhurried.told, engine.unhurried.first
+        self._told = engine.unhurried.told
         self._fresh: dict[tuple[int, Pop], _Fresh | None] = {}
-        """Those among `_told`, from `_first` on, by revive queue and name; None for two, which one acknowledgement ends both."""
+        """Those among `_told`, by revive queue and name; None for two, which one acknowledgement ends both."""
 
     def put_check_point(self, point: PopCheckPoint, queue_id: int, wall_ms: int) -> Placed:
         """Stage it.  Raises `NotTaken`."""
@@ -84,15 +84,12 @@ class PopRecords:
         return placed
 
     def _number(self, placed: Placed) -> int | None:
-        """The number of a record among those that wait; None for one that does not, for it is due."""
-        told, first = self._unhurried.told, self._unhurried.first
+        """The place of a record in what is told of those that wait; None for one that does not, for it is due."""
+        told = self._unhurried.told
         if told is not self._told:
-            self._told, self._first = told, first
+            self._told = told
             self._fresh.clear()
-        elif first != self._first:
-            self._first = first
-            self._fresh = {name: one for name, one in self._fresh.items() if one is not None and one.told[0] >= first}
-        return first + len(told) - 1 if told and told[-1][0] == placed.physical_offset else None
+        return len(told) - 1 if told and told[-1][0] == placed.physical_offset else None
 
     def _end(self, name: tuple[int, Pop], fresh: _Fresh, acked: Sequence[int], number: int) -> None:
         """These are acknowledged, by the record of this number.  When all are, check point and acknowledgements are over."""
@@ -100,9 +97,9 @@ class PopRecords:
         fresh.left = () if fresh.left == acked else frozenset(fresh.left).difference(acked)
         if not fresh.left:
             del self._fresh[name]
-            told, first = self._told, self._first
-            for one in fresh.told:
-                told[one - first] = (told[one - first][0], OVER, self.topic)
+            told = self._told
+            for at in fresh.told:
+                told[at] = (told[at][0], OVER, self.topic)
 
     def put_gathered(self, ack: BatchAckMsg, queue_id: int, due_ms: int, wall_ms: int) -> Placed:
         """The same of several that were gathered in memory.  Raises `NotTaken`."""

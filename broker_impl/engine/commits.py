@@ -259,14 +259,13 @@ class Commits(NoCommits):
         if not waiting:
             self._left, self._behind_since_ms, self._behind_bytes = 0, None, 0
             return ()
-        staying = self.unhurried.wait(waiting) if self.unhurried.count else 0
-        if staying == waiting:
+        if self.unhurried.count and self.unhurried.wait(waiting):
             self._left = waiting
             return ()
-        units = min(max(waiting - self._left, limits.dispatch_units_min), limits.dispatch_units_max, waiting - staying)
+        units = min(max(waiting - self._left, limits.dispatch_units_min), limits.dispatch_units_max)
         arrived = store.dispatch(self.env.wall_ms, units, limits.dispatch_keys_max)
         self._left = store.undispatched
-        moved = staying < self._left < waiting
+        moved = self._left and self._left < waiting
         self._behind_bytes = store.dispatch_behind_bytes if moved else 0
         if not self._behind_bytes:
             self._behind_since_ms = None  # what is left waits for the disk, not for us

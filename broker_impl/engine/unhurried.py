@@ -15,7 +15,7 @@ Told = tuple[int, int, str]
 """Of a message for the timer's topic: its place in the log, the time of its slot, and the topic where it belongs."""
 
 GATHER_MS: Final = 20
-"""After the last dispatch of such; the first after a pause goes at once.  What came in the second half waits for the next one."""
+"""After the last dispatch of such; the first after a pause goes at once."""
 GATHER_MAX: Final = 128
 """So many do not wait: with what the timer does about them one piece of 1 ms at least, 2 ms on a slow machine that is busy."""
 
@@ -31,11 +31,7 @@ class Unhurried:
         self.tell: Callable[[list[Told]], None] = lambda _: None
         """Hears what was said of those that are dispatched, before they are."""
         self.told: list[Told] = []
-        """What was said of those that are not dispatched: another list when none is left, or when it is not known any more."""
-        self.first = 0
-        """The number of the first of them, counting all that went before it."""
-        self._older = 0
-        """How many there were when half of the time was over: they go first."""
+        """What was said of those that are not dispatched: another list after each dispatch, or when it is not known any more."""
         self._until_ms = 0
         self._dispatched_ms = -GATHER_MS
         self._has_alarm = False
@@ -49,40 +45,23 @@ class Unhurried:
 
     def undone(self) -> None:
         """Something that was staged is not, perhaps one of these: of none it is known what it is."""
-        self.count = self._older = 0
+        self.count = 0
         self.told = []
 
-    def wait(self, waiting: int) -> int:
-        """Of all that is `waiting` so many may wait on, the newest; 0 when all has to go.
-
-        When the time is over the newest stay, for what ends them may be close behind: nobody needs both then.
-        """
+    def wait(self, waiting: int) -> bool:
+        """All that is `waiting` may wait now; else nothing does any more."""
         env = self._env
         due_ms = self._dispatched_ms + GATHER_MS
-        staying = waiting
-        if waiting != self.count or env.wall_ms >= self._until_ms:
-            staying = 0
-        elif waiting >= GATHER_MAX or env.mono_ms >= due_ms:
-            staying = waiting - self._older if self._older else 0
-        elif not self._older and env.mono_ms >= due_ms - GATHER_MS // 2:
-            self._older = waiting
-        if staying < waiting:
+        if waiting != self.count or waiting >= GATHER_MAX or env.wall_ms >= self._until_ms or env.mono_ms >= due_ms:
             self._dispatched_ms = env.mono_ms
-            self._go(staying)
-        if staying and not self._has_alarm:
+            self.count = 0
+            told, self.told = self.told, []
+            self.tell(told)
+            return False
+        if not self._has_alarm:
             self._has_alarm = True
-            self._deadlines.at(self._dispatched_ms + GATHER_MS, self._alarm)
-        return staying
-
-    def _go(self, staying: int) -> None:
-        """All but the newest."""
-        going = self.told
-        self.count, self._older, self.told = staying, 0, []
-        if staying:
-            going, self.told = going[:-staying], going
-            del self.told[:-staying]
-            self.first += len(going)
-        self.tell(going)
+            self._deadlines.at(due_ms, self._alarm)
+        return True
 
     def _alarm(self) -> None:
         """A turn comes; its dispatch, which goes before, has taken those that were due."""

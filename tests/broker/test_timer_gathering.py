@@ -195,49 +195,6 @@ def test_a_pop_that_is_acknowledged_at_once_is_over(broker: Harness, several: st
     assert broker.node.revive.open == 0
 
 
-def test_the_newest_wait_on(broker: Harness) -> None:
-    """When the time of the others is over: their acknowledgements may be close behind.  Then it is their turn."""
-    client = broker.connect()
-    take(client, count=1)
-    broker.driver.run()
-    take(client, count=1)
-    broker.driver.advance(GATHER_MS // 2)
-    newest = take(client, count=1)
-    assert behind(broker) == (2, 1)
-    broker.driver.advance(GATHER_MS // 2)
-    assert behind(broker) == (1, 2)
-    deadline = broker.node.engine.next_deadline()
-    assert deadline is not None
-    assert deadline > broker.env.mono_ms
-    ack(client, *newest)
-    assert behind(broker) == (2, 2)
-    broker.driver.advance(GATHER_MS)
-    assert behind(broker) == (0, 2)
-    broker.driver.advance(30_000)
-    assert revived(broker) == 2
-    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m0", b"m1"]
-
-
-def test_acknowledgements_of_what_has_gone_and_of_what_stayed(broker: Harness) -> None:
-    """Whichever of them meet their check points on the way, nothing comes again."""
-    client = broker.connect()
-    take(client, count=1)
-    broker.driver.run()
-    first = take(client, count=1)
-    broker.driver.advance(GATHER_MS // 2)
-    client.ask(send("T", 1), b"other")
-    first += take(client, count=1)
-    broker.driver.advance(GATHER_MS // 2)
-    second = take(client, count=1)
-    broker.driver.advance(GATHER_MS // 2 + 2)
-    third = take(client, count=1)
-    broker.driver.advance(GATHER_MS // 2 - 2)
-    ack(client, *first, *second, *third)
-    broker.driver.advance(30_000)
-    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m0"]
-    assert broker.node.revive.open == 0
-
-
 def test_what_nobody_acknowledges_of_a_pop_comes_again(broker: Harness) -> None:
     client = broker.connect()
     take(client, queue_id=1)
