@@ -17,7 +17,7 @@ Told = tuple[int, int, str]
 GATHER_MS: Final = 20
 """After the last dispatch of such; the first after a pause goes at once."""
 GATHER_MAX: Final = 128
-"""So many do not wait: with what the timer does about them one piece of 1 ms at least, 2 ms on a slow machine that is busy."""
+"""So many do not wait: somewhat less than a millisecond with what the timer does about them."""
 
 
 class Unhurried:
@@ -30,8 +30,7 @@ class Unhurried:
         """How many there are; 0 also where that is not known any more."""
         self.tell: Callable[[list[Told]], None] = lambda _: None
         """Hears what was said of those that are dispatched, before they are."""
-        self.told: list[Told] = []
-        """What was said of those that are not dispatched: another list after each dispatch, or when it is not known any more."""
+        self._told: list[Told] = []
         self._until_ms = 0
         self._dispatched_ms = -GATHER_MS
         self._has_alarm = False
@@ -41,12 +40,12 @@ class Unhurried:
         if not self.count or until_ms < self._until_ms:
             self._until_ms = until_ms
         self.count += 1
-        self.told.append(told)
+        self._told.append(told)
 
     def undone(self) -> None:
         """Something that was staged is not, perhaps one of these: of none it is known what it is."""
         self.count = 0
-        self.told = []
+        self._told.clear()
 
     def wait(self, waiting: int) -> bool:
         """All that is `waiting` may wait now; else nothing does any more."""
@@ -55,7 +54,7 @@ class Unhurried:
         if waiting != self.count or waiting >= GATHER_MAX or env.wall_ms >= self._until_ms or env.mono_ms >= due_ms:
             self._dispatched_ms = env.mono_ms
             self.count = 0
-            told, self.told = self.told, []
+            told, self._told = self._told, []
             self.tell(told)
             return False
         if not self._has_alarm:

@@ -39,8 +39,6 @@ from rmq_wire.property_shapes import Shapes
 
 SLOTS_PER_STEP: Final = 4_096
 """Empty slots that one step passes."""
-OVER: Final = -1
-"""In place of the time of a slot: nobody waits for the message any more (`tell`)."""
 TOLD_MAX: Final = 4_096
 """Of more messages on their way nothing is remembered: 0.2 KiB each."""
 
@@ -148,10 +146,7 @@ class Timer:
         self._caught_up_at = max(self._caught_up_at, end)
 
     def tell(self, told: Sequence[tuple[int, int, str]]) -> None:
-        """Who has stored such messages says what they are (place, time of the slot, topic): they need not be read.
-
-        `OVER` as the time: it is passed over.
-        """
+        """Who has stored such messages says what they are (place, time of the slot, topic): they need not be read."""
         if len(self._told) > TOLD_MAX:
             self._told.clear()
         self._told.update([(at, (slot_ms, topic)) for at, slot_ms, topic in told])
@@ -204,8 +199,6 @@ class Timer:
         if step.entries:
             self._write(step.entries, wall_ms)
         self.enqueued.add(len(step.direct) + len(step.entries), wall_ms)
-        for at in step.passed:
-            self._told.pop(at, None)
         if step.queue_offset >= 0:
             self.is_used = True
             self.queue_offset = step.queue_offset
@@ -225,15 +218,12 @@ class Timer:
                 if step.is_half_full:
                     return
                 try:
-                    said = told.get(physical_offset) if told else None
-                    if said is not None and said[0] == OVER:  # it stays told until the step is done
-                        step.passed.append(physical_offset)
-                        step.looked += 1
-                    elif offset in ahead:
+                    said = told.pop(physical_offset, None) if told else None
+                    if offset in ahead:
                         pass
                     elif said is None:
                         self._enqueue_one(step, offset, physical_offset, size, next(drafts), wall_ms, deliver)
-                    elif not self._enqueue_told(step, offset, physical_offset, size, told.pop(physical_offset)):
+                    elif not self._enqueue_told(step, offset, physical_offset, size, said):
                         [read] = self._store.copies(names.WHEEL_TIMER_TOPIC, ((physical_offset, size),))
                         self._enqueue_one(step, offset, physical_offset, size, read, wall_ms, deliver)
                 except NoTimer as why:

@@ -52,8 +52,6 @@ class Step:
         """One of them is for a slot that is over: no slot is read before it is in the wheel."""
         self.queue_offset = -1
         self.delivered = 0
-        self.passed: list[int] = []
-        """Places of messages that were over: they are passed again should the step come to nothing."""
         self.direct: list[int] = []
         """Queue offsets of messages that were delivered past the wheel."""
         self.metrics: list[tuple[str | None, int]] = []
