@@ -55,6 +55,7 @@ from broker_impl.namesrv.server import NameServer
 from broker_impl.pop_parts import PopParts, pop_parts
 from broker_impl.registration import Announcement, Identity, Registrar
 from broker_impl.retries import Retries
+from broker_impl.revive_clock import ReviveClock
 from broker_impl.saves import Saves
 from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.clients import Clients
@@ -256,7 +257,7 @@ class BrokerNode:
         self.timers = Timers(engine, config, topics, stats, intake, reads, self.timer, flusher)
         self.pops = pops = pop_parts(engine, config, topics, groups, clients, offsets, self.orders, stats, intake, reads)
         pop = Pop(pops)
-        self.revive = PopRevive(pops, lambda: self.timer is not None and self.timer.has_work(env.wall_ms))
+        self.revive = PopRevive(pops, ReviveClock(env, store, self.timer))
         rules = SendRules(env, config, topics, retries, locks, stats, intake, self.halves, unique_keys, self._disk_use)
         capabilities = (
             Send(rules),

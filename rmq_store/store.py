@@ -232,6 +232,11 @@ class Store(Reading):
         return len(self._dispatcher.waiting)
 
     @property
+    def dispatched_offset(self) -> int:
+        """What begins before it is in queues and index."""
+        return self._dispatcher.dispatched_offset
+
+    @property
     def dispatch_behind_bytes(self) -> int:
         upto = self._flusher.flushed_offset if self._is_sync else self._log.written_offset
         return max(upto - self._dispatcher.dispatched_offset, 0)

@@ -11,7 +11,7 @@ Java: `PopReviveService`.  *Differs*: no check point is lost when it cannot be s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.intake import Message, NotTaken, check_inner_batch, check_names
 from broker_impl.pop_parts import PopParts
+from broker_impl.revive_clock import ReviveClock
 from broker_impl.state.pop_lines import QueueOfGroup
 from broker_impl.state.revive_queue import ReviveQueue
 from rmq_net.log import plain_text
@@ -63,14 +64,14 @@ class _Resting:
 
 
 class PopRevive(Capability):
-    """Works in the background; answers no code.  `timer_is_behind()`: something that is due has not been delivered yet."""
+    """Works in the background; answers no code."""
 
-    def __init__(self, parts: PopParts, timer_is_behind: Callable[[], bool]) -> None:
+    def __init__(self, parts: PopParts, clock: ReviveClock) -> None:
         self._parts = parts
         self._env = parts.env
         self._store = parts.store
         self._topic = parts.records.topic
-        self._timer_is_behind = timer_is_behind
+        self._clock = clock
         self._queues: list[ReviveQueue] = []
         self._unsafe: deque[_Resting] = deque()
         self._started = False
@@ -172,10 +173,11 @@ class PopRevive(Capability):
             yield None
 
     def _idle(self, queue: ReviveQueue, now_ms: int) -> None:
-        """Nothing came: what is due by the clock is due, unless something may still be on its way."""
-        is_idle = now_ms - queue.end_ms > IDLE_MS and not self._timer_is_behind() and not self._store.undispatched
-        if is_idle or now_ms < queue.end_ms:
+        """Nothing more is visible: what was due when nothing of that was on its way any more is due."""
+        if now_ms < queue.end_ms:
             queue.saw_nothing(now_ms)
+        elif now_ms - queue.end_ms > IDLE_MS and (passed_ms := self._clock.look()) > queue.end_ms:
+            queue.saw_nothing(min(passed_ms, now_ms))
 
     def _note_progress(self, queue: ReviveQueue, end_offset: int = 0) -> None:
         """`end_offset`: of what was copied.  It rests on the records that were read, too: of those that a power cut takes with it
