@@ -100,6 +100,7 @@ def test_planted_faults_are_found_and_nothing_else(spark: Any, stores: Stores, j
     assert not outcome.is_clean
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("job", "given", "unseen"),
     [
