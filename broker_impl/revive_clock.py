@@ -26,7 +26,7 @@ class ReviveClock:
         self._looks = self._way()
 
     def look(self) -> int:
-        """The latest time of which that is known: milliseconds of the wall clock."""
+        """The time of which that was known last, in milliseconds of the wall clock: to come, where that was set back since."""
         next(self._looks)
         return self._passed_ms
 
@@ -38,7 +38,7 @@ class ReviveClock:
             yield from self._dispatched()
             if timer is not None:
                 entered = timer.queue_offset + timer.behind
-                while timer.queue_offset < entered or timer.delivers(noted_ms):
+                while timer.queue_offset < entered or timer.delivers(min(noted_ms, self._env.wall_ms)):
                     yield
                 yield from self._dispatched()
             self._passed_ms = noted_ms

@@ -176,8 +176,8 @@ class PopRevive(Capability):
         """Nothing more is visible: what was due when nothing of that was on its way any more is due."""
         if now_ms < queue.end_ms:
             queue.saw_nothing(now_ms)
-        elif now_ms - queue.end_ms > IDLE_MS and (passed_ms := self._clock.look()) > queue.end_ms:
-            queue.saw_nothing(min(passed_ms, now_ms))
+        elif now_ms - queue.end_ms > IDLE_MS and queue.end_ms < (passed_ms := self._clock.look()) <= now_ms:
+            queue.saw_nothing(passed_ms)
 
     def _note_progress(self, queue: ReviveQueue, end_offset: int = 0) -> None:
         """`end_offset`: of what was copied.  It rests on the records that were read, too: of those that a power cut takes with it

@@ -217,7 +217,7 @@ class ConsumerOffsets(PersistedTable):
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
-        row = self._resets.get(key := topic + SEPARATOR + group) if self._resets else None
+        row = self._resets.get(key := topic + SEPARATOR + group)
         if row is None:
             return None
         found = row.pop(queue_id, None)

@@ -196,8 +196,7 @@ class LogReader:
 
     def is_hot(self, at: int, end: int) -> bool:
         """These bytes, all of one file, are known to be in memory, and everything between them."""
-        # `hot_from`, in a third of its time: each pull asks.
-        if at >= self._log.written_offset - self._hot_window_bytes and at >= self._written_here_from:
+        if at >= self.hot_from:
             return True
         return self._resident.issuperset(self._blocks(at, end))
 

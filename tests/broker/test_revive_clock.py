@@ -129,6 +129,17 @@ def test_all_that_was_due_is_visible(acts: list[Any]) -> None:
         assert way.visible_copies >= sum(at_ms < passed_ms and slot < over for at_ms, slot in way.stored)
 
 
+def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
+    """What was noted before is never reached again; the next look notes anew."""
+    way = Way()
+    clock = ReviveClock(cast(Any, way), cast(Any, way), cast(Any, way))
+    way.advance(3_600_000)
+    assert clock.look() == 0, "slots that are over are not read"
+    way.wall_ms = 0
+    assert clock.look() > way.wall_ms, "not for now: nobody has looked since"
+    assert clock.look() == 0
+
+
 def test_it_passes_when_everything_does() -> None:
     """Though something new is there at each look."""
     way = Way()
