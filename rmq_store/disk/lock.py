@@ -62,8 +62,11 @@ class RealLock:
 
     def release(self) -> None:
         _HELD.discard(self._identity)
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        if self._descriptors:
+            descriptor, directory = self._descriptors
+            self._descriptors.clear()
+            os.close(descriptor)
+            _leave_directory(directory)
 
 
 def take(path: str) -> RealLock | None:
@@ -85,9 +88,9 @@ def take(path: str) -> RealLock | None:
             raise
         os.close(descriptor)
     except BaseException:
-        os.close(directory)
+        _leave_directory(directory)
         raise
-    os.close(directory)
+    _leave_directory(directory)
     return None
 
 
@@ -139,3 +142,12 @@ def _lock_directory(path: str) -> int | None:
             return None
         # Some network file systems lock no directory; the file's lock is what counts then.
     return descriptor
+
+
+def _leave_directory(descriptor: int) -> None:
+    """Unlock and close: a child that was forked meanwhile shares the flock, and would keep it until it ends or runs a program."""
+    import fcntl
+
+    with contextlib.suppress(OSError):  # a file system that locks no directory
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

@@ -154,6 +154,22 @@ def test_the_real_lock_holds_between_processes(tmp_path: Path) -> None:
     assert (tmp_path / "lock").read_bytes() == b"lock"  # reading it earlier would have dropped the lock: POSIX
 
 
+def test_a_released_lock_is_free_though_a_child_was_forked_meanwhile(tmp_path: Path) -> None:
+    """As between fork and exec of any program that another thread starts: the child shares what the parent had open."""
+    code = (
+        "import os, sys\n"
+        "from rmq_store.disk.disk import RealDisk\n"
+        "lock = RealDisk().lock(sys.argv[1])\n"
+        "go, end = os.pipe()\n"
+        "if not os.fork():\n"
+        "    os.close(end)\n"
+        "    os._exit(len(os.read(go, 1)))\n"
+        "lock.release()\n"
+        "sys.exit(0 if RealDisk().lock(sys.argv[1]) else 7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, f"{tmp_path}/lock"], check=False).returncode == 0
+
+
 def test_a_deleted_lock_lets_nobody_in(tmp_path: Path) -> None:
     """Not another broker of ours, in this process or in another; and what Java would lock then is seen."""
     lock = RealDisk().lock(f"{tmp_path}/lock")
