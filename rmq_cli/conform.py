@@ -92,6 +92,13 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--coverage", is_flag=True, help="Only list which request codes the cases exercise.")
 @click.option("--seed", type=int, help="Order of the cases; a random one is taken, and printed, without it.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=16, show_default=True, help="Cases at once.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(1, 100),
+    default=1,
+    show_default=True,
+    help="So many times as long may things take.",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE", help="Write everything.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML; an expected failure passes there with --expected.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page that shows everything.")
@@ -175,7 +182,7 @@ def _run(words: Sequence[str], selection: Selection, options: dict[str, Any]) ->
         raise click.UsageError(f"--expect {options['expect']}: nothing is expected of such a subject (ours, java-5.5.0, …)")
     cases, hindered = _cases(selection)
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
-    limits = Limits(jobs=options["jobs"])
+    limits = Limits(jobs=options["jobs"], patience=options["patience"])
     runs: list[Run] = []
     interrupted = False
     for word in words:

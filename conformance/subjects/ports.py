@@ -95,4 +95,5 @@ def _lock_all(ports: list[int]) -> list[int] | None:
 
 def _unlock(locks: list[int]) -> None:
     for lock in locks:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a child that another thread forks shares it, until it runs its program
         os.close(lock)

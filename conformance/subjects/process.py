@@ -27,10 +27,10 @@ T = TypeVar("T")
 Stream = int | IO[bytes]
 """What `subprocess.Popen` takes for a standard stream."""
 
-START_S_MAX = 90.0
-"""A Java broker is ready after 3 to 5 s on an idle machine; this is for one whose cores are all taken."""
-STOP_S_MAX = 60.0
-"""A clean stop of a 5.5.0 broker takes up to 13 s."""
+START_S_MAX = 240.0
+"""A Java broker is ready after 3 to 5 s on an idle machine; this is for a slow one whose cores are all taken."""
+STOP_S_MAX = 120.0
+"""A clean stop of a 5.5.0 broker takes up to 13 s on an idle machine."""
 POLL_S = 0.05
 
 PR_SET_PDEATHSIG: Final = 1

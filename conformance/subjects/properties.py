@@ -22,13 +22,13 @@ SMALL_STORE: Final[Mapping[str, str]] = {
 """Store files of a few megabytes instead of gigabytes; a test machine's disk may be fuller than a broker likes."""
 
 PATIENT: Final[Mapping[str, str]] = {
-    "waitTimeMillsInSendQueue": "10000",
-    "waitTimeMillsInTransactionQueue": "10000",
-    "waitTimeMillsInAckQueue": "10000",
-    "waitTimeMillsInPullQueue": "10000",
-    "waitTimeMillsInLitePullQueue": "10000",
-    "waitTimeMillsInAdminBrokerQueue": "10000",
-    "osPageCacheBusyTimeOutMills": "20000",
+    "waitTimeMillsInSendQueue": "60000",
+    "waitTimeMillsInTransactionQueue": "60000",
+    "waitTimeMillsInAckQueue": "60000",
+    "waitTimeMillsInPullQueue": "60000",
+    "waitTimeMillsInLitePullQueue": "60000",
+    "waitTimeMillsInAdminBrokerQueue": "60000",
+    "osPageCacheBusyTimeOutMills": "60000",
 }
 """A busy machine is no overloaded broker (Java answers 2 to a send that waited for 200 ms)."""
 

@@ -125,8 +125,9 @@ class Link:
         language: int = LanguageCode.JAVA,
         version: int = VERSION,
         began: float = 0.0,
+        patience: float = 1.0,
     ) -> None:
-        """began: trio time of the case's start."""
+        """began: trio time of the case's start.  patience: so many times as long may an answer take, a connection, its end."""
         self.address = address
         self.number = number
         self.form = form
@@ -137,6 +138,7 @@ class Link:
         self._nursery = nursery
         self._evidence = evidence
         self._began = began
+        self._patience = patience
         self._stream: trio.SocketStream | None = None
         self._opening = trio.Lock()
         self._sending = trio.Lock()
@@ -185,11 +187,13 @@ class Link:
         self._waiting.add(opaque)
         try:
             await self.send(frame)
-            found = await self.take(lambda heard: heard.place >= place and heard.answers(opaque), seconds=seconds)
+            found = await self.take(
+                lambda heard: heard.place >= place and heard.answers(opaque), seconds=seconds * self._patience
+            )
         finally:
             self._waiting.discard(opaque)
         if found is None:
-            why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds:g} s"
+            why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds * self._patience:g} s"
             raise NoAnswer(f"no answer to request {opaque} on connection {self.number}: {why}")
         if isinstance(found.command, Unreadable):
             raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.command.why}")
@@ -255,10 +259,12 @@ class Link:
         def found() -> Heard | None:
             return next(filter(wanted, self.unread), None)
 
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(seconds) as scope:
             async with self._news:
                 while found() is None and not self.ended.is_set():
                     await self._news.wait()
+        if scope.cancelled_caught:
+            await trio.lowlevel.checkpoint()  # where this process stood still: what has come meanwhile is read first
         heard = found()
         if heard is not None:
             self.unread.remove(heard)
@@ -267,7 +273,7 @@ class Link:
     async def ends(self, *, seconds: float = ANSWER_S) -> bool:
         """Whether the server ends the connection in time."""
         await self.open()
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(seconds * self._patience):
             await self.ended.wait()
         return self.ended.is_set()
 
@@ -280,7 +286,7 @@ class Link:
                 return
             host, port = split_address(self.address)
             try:
-                with trio.fail_after(CONNECT_S):
+                with trio.fail_after(CONNECT_S * self._patience):
                     self._stream = await trio.open_tcp_stream(host.strip("[]"), port)
             except (OSError, trio.TooSlowError) as error:
                 raise NoAnswer(f"no connection to {self.address}: {error or 'time is up'}") from None

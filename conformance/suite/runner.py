@@ -71,11 +71,12 @@ class Selection(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of time, and of cases at once."""
+    """Of time, and of cases at once.  patience: as in `Trial`; a case may take so many times as long, too."""
 
     jobs: int = JOBS
     case_s: float = CASE_S
     slow_case_s: float = SLOW_CASE_S
+    patience: float = 1.0
 
 
 Watcher = Callable[[CaseResult], None]
@@ -178,7 +179,7 @@ class _Course:
         for case, mark in entries:
             limit_s = self._limits.slow_case_s if case.slow else self._limits.case_s
             self._under_way.add(case.id)
-            result = await run_case(case, self._target, mark, limit_s, self._restart)
+            result = await run_case(case, self._target, mark, limit_s, self._restart, self._limits.patience)
             self._under_way.discard(case.id)
             self.end(result)
             if result.outcome in (FAILED, ERROR):
@@ -211,8 +212,11 @@ class _Course:
             scope.cancel()
 
 
-async def run_case(case: Case, target: Target, mark: str, limit_s: float, restart: Restart | None = None) -> CaseResult:
+async def run_case(
+    case: Case, target: Target, mark: str, limit_s: float, restart: Restart | None = None, patience: float = 1.0
+) -> CaseResult:
     """Run one case and sort what comes of it."""
+    limit_s *= patience
     began = trio.current_time()
     found: list[BaseException] = []
     trial: Trial | None = None
@@ -220,7 +224,7 @@ async def run_case(case: Case, target: Target, mark: str, limit_s: float, restar
     try:
         with scope:
             async with trio.open_nursery() as nursery:
-                trial = Trial(target, nursery, mark=mark, restart=restart)
+                trial = Trial(target, nursery, mark=mark, restart=restart, patience=patience)
                 try:
                     await case.run(trial)
                 except Exception as error:

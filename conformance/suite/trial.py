@@ -77,14 +77,21 @@ class Pulled(NamedTuple):
 class Trial:
     """One run of one case against one target."""
 
-    def __init__(self, target: Target, nursery: trio.Nursery, *, mark: str, restart: Restart | None = None) -> None:
-        """mark: what makes names unique over cases and runs; letters and digits.  restart: of `restart_broker`."""
+    def __init__(
+        self, target: Target, nursery: trio.Nursery, *, mark: str, restart: Restart | None = None, patience: float = 1.0
+    ) -> None:
+        """mark: what makes names unique over cases and runs; letters and digits.  restart: of `restart_broker`.
+
+        patience: a slow machine's factor.  So many times as long may take what a case waits for, so late may be what has a time,
+        and so long is what has to be over before something else happens.
+        """
         self.target = target
         self.checks: list[Check] = []
         self.notes: dict[str, str] = {}
         self.evidence: list[Frame] = []
         self.links: list[Link] = []
         self._nursery = nursery
+        self.patience = patience
         self._mark = mark
         self._restart = restart
         self._named = 0
@@ -124,6 +131,7 @@ class Trial:
             form=form,
             language=language,
             began=self._began,
+            patience=self.patience,
             **options,
         )
         self.links.append(link)
@@ -202,6 +210,7 @@ class Trial:
     async def until(self, what: str, ask: Callable[[], Awaitable[T | None]], *, seconds: float = SETTLE_S) -> T:
         """Ask again and again until the result is true; return it.  A failed check when that does not come in time."""
         seen: T | None = None
+        seconds *= self.patience
         with trio.move_on_after(seconds):
             while not (seen := await ask()):
                 await trio.sleep(POLL_S)

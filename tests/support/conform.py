@@ -15,13 +15,17 @@ from conformance.suite import results
 ROOT = Path(__file__).parents[2]
 CASES_MIN = 900
 """A run of fewer cases is not the suite."""
-SECONDS_MAX = 600
+SECONDS_MAX = 2_400
+"""Only a hang takes as long."""
+PATIENCE = "4"
+"""Whether a server is slow is not what is judged here: the machine may be, and other lanes run beside."""
 
 
 def conform(directory: Path, *subject: str) -> Counter[str]:
     """Run it; outcomes by name.  The test fails with what it printed when a case came otherwise than expected."""
     file = directory / "outcome.json"
-    command = [sys.executable, "-m", "rmq_cli.main", "conform", "--expected", "--json", str(file), *subject]
+    options = ("--expected", "--patience", PATIENCE, "--json", str(file))
+    command = [sys.executable, "-m", "rmq_cli.main", "conform", *options, *subject]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}"
     [run] = msgspec.json.decode(file.read_bytes(), type=results.Matrix).runs

@@ -18,6 +18,8 @@ from rmq_wire.message_id import parse_offset_message_id
 
 SERVICE = "ScheduleMessageService"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+APART_S = 3.0
+"""Less than lies between the first two levels."""
 LATE_MS = 6_000
 """How late a delivery may be on a busy machine."""
 
@@ -38,7 +40,7 @@ async def level_1(t: Trial) -> None:
     [unit] = await t.pull_all(topic, 1, queue=1)
     waited_s = trio.current_time() - sent_s
     t.equal("body", bytes(unit.body), b"later")
-    t.check("not early, not late", 0.9 <= waited_s <= 1 + LATE_MS / 1e3, expected="1 s", seen=f"{waited_s:.1f} s")
+    t.check("not early, not late", 0.9 <= waited_s <= 1 + LATE_MS * t.patience / 1e3, expected="1 s", seen=f"{waited_s:.1f} s")
     properties = properties_of(unit)
     t.equal("tags and keys", [properties.get(name) for name in (prop.TAGS, prop.KEYS)], ["a", "k"])
     t.equal("topic of the unit", bytes(unit.topic).decode(), topic)
@@ -52,7 +54,7 @@ async def level_2(t: Trial) -> None:
     await t.send(topic, b"later", {prop.DELAY: "2"})
     await t.pull_all(topic, 1)
     waited_s = trio.current_time() - began
-    t.check("after five seconds", 4.9 <= waited_s <= 5 + LATE_MS / 1e3, expected="5 s", seen=f"{waited_s:.1f} s")
+    t.check("after five seconds", 4.9 <= waited_s <= 5 + LATE_MS * t.patience / 1e3, expected="5 s", seen=f"{waited_s:.1f} s")
 
 
 @case("delay.order", MUST, rests_on=SERVICE)
@@ -67,9 +69,13 @@ async def order(t: Trial) -> None:
 @case("delay.levels-beside-each-other", MUST, rests_on=SERVICE)
 async def beside(t: Trial) -> None:
     """A later level does not hold up an earlier one."""
-    topic = await t.topic()
-    await t.send(topic, b"five", {prop.DELAY: "2"})
-    await t.send(topic, b"one", {prop.DELAY: "1"})
+    while True:
+        topic = await t.topic()
+        began = trio.current_time()
+        await t.send(topic, b"five", {prop.DELAY: "2"})
+        await t.send(topic, b"one", {prop.DELAY: "1"})
+        if trio.current_time() - began < APART_S:  # else the later level may be due first, rightly
+            break
     t.equal("bodies", [bytes(unit.body) for unit in await t.pull_all(topic, 2)], [b"one", b"five"])
 
 

@@ -8,7 +8,7 @@ import trio
 
 from conformance.suite.kit import MUST, QUIRK, SHOULD, Answer, Code, Link, Need, ResponseCode, Trial
 from conformance.suite.kit import case as declare
-from conformance.suite.means.holding import HOLD_MS, WOKEN_S, parked
+from conformance.suite.means.holding import hold_ms, parked, woken_s
 from conformance.suite.means.members import Member
 from conformance.suite.trial import Pulled
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
@@ -190,11 +190,11 @@ async def wakes(t: Trial) -> None:
     async def hold() -> None:
         offset = 0
         while not bodies:
-            pulled = await pull(member, group, topic, offset, hold_ms=HOLD_MS, link=waiting)
+            pulled = await pull(member, group, topic, offset, hold_ms=hold_ms(t), link=waiting)
             bodies.extend(bytes(unit.body) for unit in pulled.messages)
             offset = int(pulled.answer.ext["nextBeginOffset"])
 
-    with trio.move_on_after(WOKEN_S):
+    with trio.move_on_after(woken_s(t)):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hold)
             await parked(t, topic, waiting)

@@ -167,9 +167,10 @@ async def heartbeat(t: Trial) -> None:
     One broker of two that announced the same time-out goes on sending 904; when the other is gone it must still be there.
     """
     kept, lost = t.name(), t.name()
-    alive, dead = Broker(t), Broker(t)
+    alive, dead, most_ms = Broker(t), Broker(t), int(3_000 * t.patience)
     for broker, topic in ((alive, kept), (dead, lost)):
-        t.answer("register for 3 s", await broker.register(topic_of(topic), topic_of(t.name()), heartbeat_timeout_millis=3_000))
+        topics = topic_of(topic), topic_of(t.name())
+        t.answer(f"register for {most_ms} ms", await broker.register(*topics, heartbeat_timeout_millis=most_ms))
 
     async def beats_until_other_is_gone() -> bool:
         fields = {name: value for name, value in alive.who.items() if name != "broker_id"}

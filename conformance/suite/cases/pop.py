@@ -17,8 +17,8 @@ import trio
 
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, units
 from conformance.suite.kit import case as declare
-from conformance.suite.means.holding import HOLD_MS, WOKEN_S
-from conformance.suite.means.popping import INVISIBLE_MS, SHORT_MS, acknowledge, bodies, filled, pop, popped
+from conformance.suite.means.holding import hold_ms, woken_s
+from conformance.suite.means.popping import INVISIBLE_MS, acknowledge, bodies, filled, pop, popped, short_ms
 from rmq_wire.headers.pop import (
     BatchAckMessage,
     ChangeInvisibleTime,
@@ -102,7 +102,7 @@ async def acknowledged(t: Trial) -> None:
     Of two messages one is acknowledged; only the other one comes again.
     """
     topic, group = await filled(t, 2), await t.group()
-    found = await popped(t, topic, group, 2, invisible_ms=SHORT_MS)
+    found = await popped(t, topic, group, 2, invisible_ms=short_ms(t))
     one = next(one for one in found if one.body == b"m0")
     t.answer("acknowledge", await acknowledge(t, topic, group, one))
     t.equal("what comes again", bodies(await popped(t, topic, group, 1)), [b"m1"])
@@ -123,7 +123,7 @@ async def acknowledged_in_batch(t: Trial) -> None:
     Of three messages the first and the last are acknowledged; only the one between comes again.
     """
     topic, group = await filled(t, 3), await t.group()
-    found = await popped(t, topic, group, 3, queue=0, invisible_ms=SHORT_MS)
+    found = await popped(t, topic, group, 3, queue=0, invisible_ms=short_ms(t))
     start, popped_ms, invisible_ms, revive, *_ = found[0].receipt.split(" ")
     bits = sum(1 << one.offset - int(start) for one in found if one.body != b"m1")
     ack = {
@@ -147,7 +147,7 @@ async def acknowledged_in_batch(t: Trial) -> None:
 async def again(t: Trial) -> None:
     """What is not acknowledged in time comes again, counted as one attempt more."""
     topic, group = await filled(t, 1), await t.group()
-    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [first] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     t.equal("attempts", first.unit.reconsume_times, 0)
     [second] = await popped(t, topic, group, 1)
     t.equal("body, attempts", (second.body, second.unit.reconsume_times), (b"m0", 1))
@@ -165,10 +165,10 @@ async def change_time(t: Trial) -> None:
     topic, group = await filled(t, 1), await t.group()
     [first] = await popped(t, topic, group, 1)
     asked = ChangeInvisibleTime(
-        consumer_group=group, topic=topic, queue_id=0, extra_info=first.receipt, offset=first.offset, invisible_time=SHORT_MS
+        consumer_group=group, topic=topic, queue_id=0, extra_info=first.receipt, offset=first.offset, invisible_time=short_ms(t)
     )
     changed = t.answer("change", await t.broker.ask(asked)).header(ChangeInvisibleTimeResponse)
-    t.equal("invisible time", changed.invisible_time, SHORT_MS)
+    t.equal("invisible time", changed.invisible_time, short_ms(t))
     [second] = await popped(t, topic, group, 1)
     t.equal("body", second.body, b"m0")
 
@@ -180,12 +180,12 @@ async def waits(t: Trial) -> None:
     found: list[bytes] = []
 
     async def hold() -> None:
-        found.extend(bodies((await pop(t, topic, group, poll_ms=HOLD_MS)).messages))
+        found.extend(bodies((await pop(t, topic, group, poll_ms=hold_ms(t))).messages))
 
     async def waiting() -> bool:
         return (await t.broker.ask(PollingInfo(consumer_group=group, topic=topic, queue_id=-1))).ext.get("pollingNum") == "1"
 
-    with trio.move_on_after(WOKEN_S):
+    with trio.move_on_after(woken_s(t)):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hold)
             await t.until("it waits", waiting)
@@ -243,9 +243,9 @@ async def in_order_again(t: Trial) -> None:
     `orderCountInfo` says how often: `0 qo0%offset times` for each message, `0 queue times` for old clients.
     """
     topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
-    first = await popped(t, topic, group, 2, queue=0, order=True, invisible_ms=SHORT_MS)
+    first = await popped(t, topic, group, 2, queue=0, order=True, invisible_ms=short_ms(t))
     t.equal("the first two", [one.body for one in first], [b"m0", b"m1"])
-    again = await pop(t, topic, group, queue=0, count=3, order=True, poll_ms=HOLD_MS)
+    again = await pop(t, topic, group, queue=0, count=3, order=True, poll_ms=hold_ms(t))
     t.equal("again, and the next", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
     t.equal("how often", again.answer.ext.get("orderCountInfo"), "0 qo0%0 1;0 qo0%1 1;0 0 0")
     t.answer("acknowledge", await acknowledge(t, topic, group, again.messages[0]))
@@ -267,9 +267,9 @@ async def partly_in_order(t: Trial) -> None:
     Of three messages the second is acknowledged: all three come again.
     """
     topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
-    first = await popped(t, topic, group, 3, queue=0, order=True, invisible_ms=SHORT_MS)
+    first = await popped(t, topic, group, 3, queue=0, order=True, invisible_ms=short_ms(t))
     t.answer("acknowledge", await acknowledge(t, topic, group, first[1]))
-    again = await pop(t, topic, group, queue=0, order=True, poll_ms=HOLD_MS)
+    again = await pop(t, topic, group, queue=0, order=True, poll_ms=hold_ms(t))
     t.equal("what comes again", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
 
 
@@ -277,11 +277,11 @@ async def partly_in_order(t: Trial) -> None:
 async def again_wakes(t: Trial) -> None:
     """Who waits is woken by a message that comes again."""
     topic, group = await filled(t, 1), await t.group()
-    await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     began = trio.current_time()
-    found = await pop(t, topic, group, poll_ms=HOLD_MS)
+    found = await pop(t, topic, group, poll_ms=hold_ms(t))
     t.equal("bodies", bodies(found.messages), [b"m0"])
-    t.check("not only at the end of its time", trio.current_time() - began < HOLD_MS / 1e3 - 5)
+    t.check("not only at the end of its time", trio.current_time() - began < hold_ms(t) / 1e3 - 5)
 
 
 @case("pop.notification-waits", SHOULD, codes=Code.NOTIFICATION, rests_on="NotificationProcessor, PopLongPollingService")
@@ -292,11 +292,11 @@ async def notification_waits(t: Trial) -> None:
 
     async def hold() -> None:
         now_ms = int(time.time() * 1e3)
-        asked = Notification(consumer_group=group, topic=topic, queue_id=-1, poll_time=HOLD_MS, born_time=now_ms)
-        answer = await t.connect().ask(asked, seconds=15 + HOLD_MS / 1e3)
+        asked = Notification(consumer_group=group, topic=topic, queue_id=-1, poll_time=hold_ms(t), born_time=now_ms)
+        answer = await t.connect().ask(asked, seconds=15 + hold_ms(t) / 1e3)
         found.append(answer.ext.get("hasMsg"))
 
-    with trio.move_on_after(WOKEN_S):
+    with trio.move_on_after(woken_s(t)):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hold)
             while not found:  # one that comes before it waits is found at once
@@ -313,10 +313,10 @@ async def too_many_wait(t: Trial) -> None:
 
     async def wait() -> None:
         while True:  # the reference turns away what has waited 10 s for a thread
-            await pop(t, topic, group, queue=0, poll_ms=HOLD_MS)
+            await pop(t, topic, group, queue=0, poll_ms=hold_ms(t))
             await trio.sleep(0.5)
 
-    with trio.move_on_after(60):
+    with trio.move_on_after(60 * t.patience):
         async with trio.open_nursery() as nursery:
             for _ in range(1025):
                 nursery.start_soon(wait)
@@ -328,7 +328,7 @@ async def too_many_wait(t: Trial) -> None:
             await t.until("all of them wait", all_wait, seconds=FILLED_S)
             t.answer(
                 "one more",
-                (await pop(t, topic, group, queue=0, poll_ms=HOLD_MS)).answer,
+                (await pop(t, topic, group, queue=0, poll_ms=hold_ms(t))).answer,
                 code=ResponseCode.POLLING_FULL,
                 remark="NO_MESSAGE_IN_QUEUE",
             )

@@ -7,7 +7,7 @@ from functools import partial
 from conformance.suite.cases.pop import ACK, OWN, POP
 from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, units
 from conformance.suite.kit import case as declare
-from conformance.suite.means.popping import SHORT_MS, acknowledge, bodies, filled, popped
+from conformance.suite.means.popping import acknowledge, bodies, filled, popped, short_ms
 from conformance.suite.trial import properties_of
 from rmq_wire import names
 from rmq_wire import property_names as prop
@@ -24,7 +24,7 @@ async def again_as_before(t: Trial) -> None:
     group.
     """
     topic, group = await filled(t, 1), await t.group()
-    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [first] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     [second] = await popped(t, topic, group, 1)
     values = properties_of(second.unit)
     t.equal("topic", bytes(second.unit.topic).decode(), topic)
@@ -50,7 +50,7 @@ async def again_after_its_level(t: Trial) -> None:
     SCHEDULE_TOPIC_XXXX to the retry topic.
     """
     topic, group = await delivered(t, **{prop.DELAY: "2"})
-    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [first] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     t.equal("level of the first", properties_of(first.unit).get(prop.DELAY), "2")
     [second] = await popped(t, topic, group, 1)
     values = properties_of(second.unit)
@@ -58,7 +58,7 @@ async def again_after_its_level(t: Trial) -> None:
     t.equal("it went through the schedule topic to", values.get(prop.REAL_TOPIC), names.pop_retry_topic(topic, group))
     t.equal("level", values.get(prop.DELAY), "2")
     words = second.receipt.split(" ")
-    due_ms = int(values[prop.FIRST_POP_TIME]) + SHORT_MS
+    due_ms = int(values[prop.FIRST_POP_TIME]) + short_ms(t)
     t.check("five seconds later", int(words[1]) - due_ms >= 5_000, expected="5 s", seen=f"{int(words[1]) - due_ms} ms")
 
 
@@ -66,7 +66,7 @@ async def again_after_its_level(t: Trial) -> None:
 async def again_of_a_time(t: Trial) -> None:
     """What was sent for a time, which is over, comes again like any other."""
     topic, group = await delivered(t, **{prop.TIMER_DELAY_SEC: "1"})
-    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [first] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     [second] = await popped(t, topic, group, 1)
     before, after = properties_of(first.unit), properties_of(second.unit)
     t.equal("body, attempts", (second.body, second.unit.reconsume_times), (b"later", 1))
@@ -85,7 +85,7 @@ async def suspended(t: Trial) -> None:
         queue_id=0,
         extra_info=first.receipt,
         offset=first.offset,
-        invisible_time=SHORT_MS,
+        invisible_time=short_ms(t),
         suspend=True,
     )
     t.answer("change", await t.broker.ask(asked))
@@ -97,8 +97,8 @@ async def suspended(t: Trial) -> None:
 async def acknowledged_late(t: Trial) -> None:
     """An acknowledgement that comes when the message has come again is taken, and changes nothing."""
     topic, group = await filled(t, 1), await t.group()
-    [first] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
-    [second] = await popped(t, topic, group, 1, invisible_ms=SHORT_MS)
+    [first] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
+    [second] = await popped(t, topic, group, 1, invisible_ms=short_ms(t))
     t.answer("acknowledge the first", await acknowledge(t, topic, group, first))
     [third] = await popped(t, topic, group, 1)
     t.equal("it comes once more", (third.body, third.unit.reconsume_times), (b"m0", 2))
@@ -131,7 +131,7 @@ async def end_of_the_queue(t: Trial) -> None:
     behind = one._replace(receipt=" ".join([*one.receipt.split(" ")[:-1], "1"]))
     t.answer("acknowledge", await acknowledge(t, topic, group, behind))
     asked = ChangeInvisibleTime(
-        consumer_group=group, topic=topic, queue_id=0, extra_info=one.receipt, offset=1, invisible_time=SHORT_MS
+        consumer_group=group, topic=topic, queue_id=0, extra_info=one.receipt, offset=1, invisible_time=short_ms(t)
     )
     t.answer("more time", await t.broker.ask(asked), code=ResponseCode.NO_MESSAGE)
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from conformance.suite.kit import MUST, SHOULD, Answer, Code, ResponseCode, Trial, case
+from conformance.suite.link import ANSWER_S
 from conformance.suite.means.members import Member
 from conformance.suite.trial import properties_of
 from rmq_wire import names
@@ -48,7 +49,7 @@ async def replied(t: Trial, requester: Member, topic: str, takes: Callable[[Comm
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(replies)
-        pushed = await requester.link.request(Code.PUSH_REPLY_MESSAGE_TO_CLIENT)
+        pushed = await requester.link.request(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, seconds=ANSWER_S * t.patience)
         t.check("the requester gets the reply", pushed is not None)
         assert pushed is not None
         await takes(pushed)

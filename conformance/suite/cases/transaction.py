@@ -95,7 +95,7 @@ async def unseen(t: Trial, topic: str, *, before: int = 0) -> None:
 
 async def asked_about(t: Trial, one: Half, *, seconds: float = 20.0) -> CheckTransactionState:
     """The broker asks the producer how the transaction ended (39)."""
-    command = await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=seconds)
+    command = await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=seconds * t.patience)
     t.check("the producer is asked", command is not None)
     assert command is not None
     t.check("one-way", bool(command.flag & ONE_WAY), seen=command.flag)

@@ -21,6 +21,16 @@ FAR: Final = 1 << 40
 """An offset where nothing is: answered at once."""
 
 
+def hold_ms(t: Trial) -> int:
+    """That, on this machine."""
+    return int(HOLD_MS * t.patience)
+
+
+def woken_s(t: Trial) -> float:
+    """That, on this machine."""
+    return WOKEN_S * t.patience
+
+
 class Holding:
     """A pull that waits in a task of its own, on a connection of its own."""
 
@@ -31,14 +41,14 @@ class Holding:
         nursery.start_soon(self._run, t, topic, offset, options)
 
     async def _run(self, t: Trial, topic: str, offset: int, options: dict[str, object]) -> None:
-        self.pulled = await t.pull(topic, offset, link=self.link, **{"hold_ms": HOLD_MS, **options})  # type: ignore[arg-type]
+        self.pulled = await t.pull(topic, offset, link=self.link, **{"hold_ms": hold_ms(t), **options})  # type: ignore[arg-type]
         self.came.set()
 
     async def bodies(self, t: Trial, what: str) -> list[bytes]:
         """What it brought, which must come long before its time is up."""
-        with trio.move_on_after(WOKEN_S):
+        with trio.move_on_after(woken_s(t)):
             await self.came.wait()
-        t.check(f"{what}: the answer comes within {WOKEN_S:g} s", self.came.is_set())
+        t.check(f"{what}: the answer comes within {woken_s(t):g} s", self.came.is_set())
         assert self.pulled is not None
         return [bytes(unit.body) for unit in self.pulled.messages]
 

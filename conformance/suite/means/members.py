@@ -19,6 +19,9 @@ from rmq_wire.command import Command
 from rmq_wire.headers.clients import Heartbeat, UnregisterClient
 from rmq_wire.java import string_hash
 
+NOTICE_S = 10.0
+"""How long a notice may take."""
+
 
 class Member:
     """One client id on one connection."""
@@ -65,9 +68,9 @@ class Member:
         asked = UnregisterClient(client_id=self.client_id, consumer_group=consumer or None, producer_group=producer or None)
         self.t.answer("unregister", await self.link.ask(asked))
 
-    async def notice_of_change(self, *, seconds: float = 10.0) -> Command | None:
-        """The next notice that a group's members have changed (40)."""
-        return await self.link.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, seconds=seconds)
+    async def notice_of_change(self, *, seconds: float = 0) -> Command | None:
+        """The next notice that a group's members have changed (40): within this time, or as long as it may take."""
+        return await self.link.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, seconds=seconds or NOTICE_S * self.t.patience)
 
 
 def _tags(text: str) -> list[str]:

@@ -24,6 +24,11 @@ FIRST = 0
 """`initMode`: a new group begins with the oldest message."""
 
 
+def short_ms(t: Trial) -> int:
+    """That, on this machine."""
+    return int(SHORT_MS * t.patience)
+
+
 class Handed(NamedTuple):
     """A message that was handed out, with what acknowledges it."""
 

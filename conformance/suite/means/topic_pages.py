@@ -24,7 +24,7 @@ async def version_now(t: Trial) -> str:
 
 async def next_version(t: Trial, version: str) -> str:
     """The next one; the same when none comes."""
-    with trio.move_on_after(CHANGE_S_MAX):
+    with trio.move_on_after(CHANGE_S_MAX * t.patience):
         while (now := await version_now(t)) == version:
             await trio.sleep(POLL_S)
         return now
