@@ -272,6 +272,7 @@ class Connection:
         while True:
             with trio.CancelScope(deadline=self._alarm_s) as self._alarm:
                 await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()  # where this process stood still: what has come meanwhile is read first
             for pending in self._conversation.expire(int(trio.current_time() * 1e3)):
                 pending.tag.late = True
                 pending.tag.wake()

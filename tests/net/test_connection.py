@@ -1,0 +1,42 @@
+"""A client's connection, by hand: what its server says is what a test writes into the other end."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from rmq_net.connection import Connection
+from rmq_wire.command import Form, encode_response
+from rmq_wire.conversation import Conversation
+from rmq_wire.headers.positions import GetMaxOffset
+
+QUESTIONS = 20
+"""In which order a reader and a clock that wake together run is drawn by lot."""
+
+
+async def test_what_has_come_while_the_process_stood_still_is_in_time(mock_clock: MockClock) -> None:
+    """The answer lies in the socket and the time is over when the loop goes on."""
+    server, client = socket.socketpair()
+    with server:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(client))
+        async with trio.open_nursery() as nursery:
+            connection = await Connection.over(stream, nursery=nursery)
+            heard = Conversation()
+            answered: list[int] = []
+
+            async def ask() -> None:
+                answered.append((await connection.ask(GetMaxOffset(topic="T", queue_id=0), timeout_ms=3_000)).code)
+
+            for number in range(QUESTIONS):
+                nursery.start_soon(ask)
+                await wait_all_tasks_blocked()
+                [asked] = heard.feed(server.recv(1 << 16))
+                answer = encode_response(number, asked.opaque, form=Form.JSON)
+                assert isinstance(answer, bytes)
+                server.sendall(answer)
+                mock_clock.jump(10)
+                await wait_all_tasks_blocked()
+            await connection.close()
+    assert answered == list(range(QUESTIONS))
