@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
+from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from rmq_store.read import columns, entries
 from rmq_store.read.asked import UNITS_MAX, NumbersMet, UnitFilter
 from rmq_store.read.pull import PIECES_MAX
 from rmq_store.results import GetStatus, Read
+from rmq_wire import property_values
 from rmq_wire.errors import BadRecord
 from rmq_wire.message import stored_properties
 from rmq_wire.properties import mark_of
@@ -25,6 +27,12 @@ from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, number_of, small, tags_code, units_of
 
 QUEUE_FILE_UNITS = 1_000
+
+
+@pytest.fixture(autouse=True)
+def nothing_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selectors that a broker of another test keeps have met values of the same names, and maybe too many to be remembered."""
+    monkeypatch.setattr(property_values, "_SEEN", WeakValueDictionary())
 
 
 class Each(UnitFilter):
