@@ -96,7 +96,7 @@ class Node(node.BrokerNode):
         os.kill(os.getpid(), {int(number)})
 import rmq_cli.servers
 rmq_cli.servers.BrokerNode = Node
-signal.alarm(20)
+signal.alarm(150)
 main({[*DEV, "--ephemeral"]!r})
 """
     (home / "tmp").mkdir()

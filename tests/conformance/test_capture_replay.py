@@ -26,6 +26,8 @@ Twist = Callable[[Command, list[bytes]], Sequence[bytes]]
 """Spoils the answers to one question."""
 ASKED_TOGETHER = (50, 51)
 NOW_MS = 1_795_000_000_000
+IN_VAIN_S, HANGS_S = 2.0, 120.0
+"""For an answer that does not come, and for one that does."""
 
 
 class Good:
@@ -181,7 +183,7 @@ def test_a_topic_that_is_reported_late_is_awaited(capture: Capture, unknown: int
     def late(command: Command, answers: list[bytes]) -> Sequence[bytes]:
         return answers if next(left, None) is None else [reply(command, ResponseCode.TOPIC_NOT_EXIST, remark="No route")]
 
-    report = replayed(capture, altered(Code.GET_ROUTEINFO_BY_TOPIC, late), answer_s=5.0 if not paths else 0.2)
+    report = replayed(capture, altered(Code.GET_ROUTEINFO_BY_TOPIC, late), answer_s=IN_VAIN_S if paths else HANGS_S)
     assert report.compared == 9
     assert [difference.finding.path for difference in report.differences] == paths
 
@@ -249,7 +251,7 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_difference_is_found(capture: Capture, name: str) -> None:
     code, change, path = PLANTED[name]
-    report = replayed(capture, altered(code, change), answer_s=0.5)
+    report = replayed(capture, altered(code, change), answer_s=IN_VAIN_S if path == "answer" else HANGS_S)
     assert report.differences
     assert path == "unasked" or Code(code).name in {difference.asked for difference in report.differences}
     assert report.requests == 9

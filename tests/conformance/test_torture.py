@@ -37,6 +37,7 @@ BEYOND = {
 IN_VAIN = "pull-retry-immediately"
 """In it a good client waits for messages that never come."""
 HURRIED_MS = 2_500
+HANGS_S = 300
 LAST_WORDS = "print('so it goes', file=sys.stderr); sys.exit(3)"
 
 CAUGHT_BY: dict[Defect, tuple[str, ...]] = {
@@ -70,7 +71,7 @@ def failures(verdict: Verdict) -> list[str]:
 
 async def test_a_good_client_passes() -> None:
     scripts = [*find_all(sorted(set(names()) - BEYOND - {IN_VAIN})), hurried(IN_VAIN)]
-    with trio.fail_after(120):
+    with trio.fail_after(HANGS_S):
         verdicts = await torment_all(scripts, PythonClient())
     assert [line for verdict in verdicts for line in failures(verdict)] == []
     assert {verdict.outcome for verdict in verdicts} == {"passed"}
@@ -84,7 +85,7 @@ def test_every_defect_has_scripts_that_catch_it() -> None:
 
 @pytest.mark.parametrize(("defect", "script"), [(defect, name) for defect, by in CAUGHT_BY.items() for name in by])
 async def test_a_planted_defect_is_caught(defect: Defect, script: str) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         verdict = await torment(hurried(script), PythonClient(defect))
     assert verdict.outcome == "failed"
     assert failures(verdict)
@@ -98,7 +99,7 @@ async def test_runs_beside_each_other_do_not_meet() -> None:
         async with limit:
             found.append(await torment(find(name), PythonClient()))
 
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             for name in ("doubled-answers", "split-every-byte", "system-error", "split-pull") * 5:
                 nursery.start_soon(one, name)
@@ -109,7 +110,7 @@ async def test_runs_beside_each_other_do_not_meet() -> None:
 @pytest.mark.parametrize("program", [f"import sys; {LAST_WORDS}", f"import sys; sys.stdin.readline(); {LAST_WORDS}"])
 async def test_a_resident_client_that_ends_is_broken(tmp_path: Path, program: str) -> None:
     command = [sys.executable, "-c", program]
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with resident(
             command, label="gone", behaves_like=(5, 5, 0), environment=os.environ, log=tmp_path / "log"
         ) as client:

@@ -21,7 +21,7 @@ from rmq_wire.errors import BadBody
 from tests.support.fake_remoting import HangUp, Script, agreeable, answer, serve, target_at
 from tests.support.planted import ASKED, passes, planted
 
-IDLE_S = 0.01
+IDLE_S = 0.05
 """Real time in which nothing happens, after which the clock jumps."""
 
 

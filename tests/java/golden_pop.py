@@ -133,7 +133,7 @@ def fill(talk: Talk, broker: str) -> list[dict[str, Any]]:
     def again() -> bool:
         return popper.pop(0, 1, LONG_MS, pop_retry_topic(TOPIC, GROUP)) is not None
 
-    until(again, "the copy in the retry topic", seconds=60)
+    until(again, "the copy in the retry topic")
     first, second = popper.pop(0, 3, LONG_MS), popper.pop(1, 4, LONG_MS)
     assert first is not None
     assert second is not None

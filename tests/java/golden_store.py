@@ -80,7 +80,7 @@ def fill(clients: JavaDriver, subject: Subject, version: str, entries: list[dict
         ) as c:
             until(lambda: any(m["reconsume_times"] for m in clients.messages(c)), "a retry")
             dead = f"%DLQ%{group}"
-            until(lambda: _dead(clients, subject, fresh, dead), "a dead letter", seconds=60)
+            until(lambda: _dead(clients, subject, fresh, dead), "a dead letter")
 
 
 def _dead(clients: JavaDriver, subject: Subject, fresh: Names, topic: str) -> bool:

@@ -71,7 +71,7 @@ def fill(clients: JavaDriver, subject: Any) -> list[dict[str, Any]]:
         for outcome in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE"):
             clients.call("send", form="transaction", outcome=outcome, producer=t, topic=TOPIC, body=outcome, tags="Tx", keys="tx")
         clients.wait_messages(good, 2 * (SENT + 2))
-        until(lambda: _dead(clients, subject, fresh, f"%DLQ%{GROUP}_strict"), "a dead letter", seconds=60)
+        until(lambda: _dead(clients, subject, fresh, f"%DLQ%{GROUP}_strict"), "a dead letter")
         return list(clients.messages(good))
 
 

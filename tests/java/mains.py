@@ -93,5 +93,5 @@ def create_topic(broker: Subject, topic: str) -> None:
     """A topic of `QUEUES` queues: a consumer looks only every 30 s whether one is there."""
     shape = {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "defaultTopic": "TBW102", "perm": "6"}
     queues = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
-    made = remoting.ask(broker.address, UPDATE_AND_CREATE_TOPIC, {"topic": topic, **shape, **queues}, timeout_s=30)
+    made = remoting.ask(broker.address, UPDATE_AND_CREATE_TOPIC, {"topic": topic, **shape, **queues})
     assert made.code == 0, made

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.java.flows import drain, drained, producer, pull_all, push, queues_of
-from tests.support.clients import JavaDriver, JavaError
+from tests.support.clients import CALL_S_MAX, MESSAGES_S_MAX, JavaDriver, JavaError
 from tests.support.courses import Place, plays
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
@@ -274,7 +274,7 @@ def test_lite_pull_with_a_subscription(subject: Subject, clients: JavaDriver, fr
 def _poll_from(clients: JavaDriver, lite: str, offset: int, count: int) -> list[dict[str, Any]]:
     """Of one queue, after a seek: what the client had fetched before it may still come, as with the real broker."""
     found: dict[int, dict[str, Any]] = {}
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + MESSAGES_S_MAX
     while len(found) < count and time.monotonic() < ends:
         polled = clients.call("lite.poll", consumer=lite, timeout_ms=1000)
         found.update({message["offset"]: message for message in polled if message["offset"] >= offset})
@@ -283,7 +283,7 @@ def _poll_from(clients: JavaDriver, lite: str, offset: int, count: int) -> list[
 
 def _poll(clients: JavaDriver, lite: str, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + MESSAGES_S_MAX
     while len(found) < count and time.monotonic() < ends:
         found += clients.call("lite.poll", consumer=lite, timeout_ms=1000)
     return found
@@ -310,7 +310,7 @@ def test_legacy_pull(subject: Subject, clients: JavaDriver, fresh: Fresh) -> Non
         assert (beyond["status"], beyond["next_offset"]) == ("OFFSET_ILLEGAL", end)
         held = clients.begin("legacy.pull", offset=end, block=True, **at)  # the broker holds it until something comes
         clients.call("send", producer=p, topic=topic, form="queue", body="woken", broker=subject.broker_name, queue=0)
-        assert [m["body"] for m in held(30.0)["messages"]] == ["woken"]
+        assert [m["body"] for m in held(CALL_S_MAX)["messages"]] == ["woken"]
         clients.call("legacy.update_offset", offset=5, **at)
         clients.call("legacy.persist", **at)
         assert until(lambda: clients.call("legacy.fetch_offset", from_store=True, **at) == 5, "the offset")

@@ -177,7 +177,7 @@ def test_one_way_to_who_pulls_and_commits(broker: Subject, begin: Begin, tmp_pat
         read = [{"consumerGroup": group, "topic": "TopicTest", "queueId": str(queue)} for queue in range(QUEUES)]
 
         def progress() -> list[int]:
-            answers = [remoting.ask(broker.address, QUERY_CONSUMER_OFFSET, fields, timeout_s=30) for fields in read]
+            answers = [remoting.ask(broker.address, QUERY_CONSUMER_OFFSET, fields) for fields in read]
             return [int(answer.ext.get("offset", -1)) for answer in answers]
 
         until(lambda: progress() == ends, f"progress {ends}", seconds=SECONDS)
@@ -293,13 +293,13 @@ def _stored(broker: Subject, topic: str) -> int:
 
 
 def _end(broker: Subject, topic: str, queue: int) -> int:
-    answer = remoting.ask(broker.address, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}, timeout_s=30)
+    answer = remoting.ask(broker.address, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)})
     return int(answer.ext["offset"])
 
 
 def _is_member(broker: Subject, group: str) -> bool:
     """Somebody consumes for the group."""
-    return remoting.ask(broker.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, timeout_s=30).code == 0
+    return remoting.ask(broker.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}).code == 0
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ def test_sixteen_retries_and_the_dead_letters(fast: Subject, clients: JavaDriver
     topic, group = fresh("topic"), fresh("group")
     with producer(clients, fast, fresh) as p, push(clients, fast, fresh, topic, group=group, failures=99) as c:
         clients.call("send", producer=p, topic=topic, form="sync", count=2, body="m", tags="T", keys="k")
-        until(lambda: len(clients.messages(c)) == 2 * (1 + RETRIES), "all attempts", seconds=60)
+        until(lambda: len(clients.messages(c)) == 2 * (1 + RETRIES), "all attempts")
         heard = [(message["body"], message["reconsume_times"]) for message in clients.messages(c)]
         assert sorted(heard) == [(f"m{n}", times) for n in range(2) for times in range(1 + RETRIES)]
         dead = until(lambda: drained(clients, fast, fresh, f"%DLQ%{group}", 0), "dead letters")

@@ -110,7 +110,7 @@ def test_what_was_due_is_delivered_once(served: Served) -> None:
         assert count > 0
         before = served.plan.queue_end(served.plan.queues.index((topic, queue_id)))
         with suppress(NotReady):
-            until(partial(has_end, served, topic, queue_id, before + count), f"{count} deliveries to {topic}", seconds=60)
+            until(partial(has_end, served, topic, queue_id, before + count), f"{count} deliveries to {topic}")
         assert end_of(served, topic, queue_id) - before == count, served.broker.log_tail()
         after = [read_unit(unit) for unit in pulled(served, topic, queue_id, before + count)][before:]
         origin = SCHEDULE if topic == "orders" else WHEEL

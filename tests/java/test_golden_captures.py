@@ -11,6 +11,7 @@ from conformance.captures.replay import Report, replay
 from tests.support.courses import Place, plays
 from tests.support.golden import CAPTURES, STEMS
 from tests.support.subject import start_subject
+from tests.support.talk import PATIENCE_S
 
 pytestmark = pytest.mark.java
 
@@ -22,7 +23,9 @@ def replayed(place: Place, stem: str) -> Report:
     """A course: fresh servers, for a name server answers all that is registered."""
     subject = start_subject("java", place.directory)
     try:
-        return replay(read(CAPTURES / f"{stem}.jsonl"), subject.namesrv, in_turn=True, pause_ms_max=PAUSE_MS_MAX, answer_s=30)
+        return replay(
+            read(CAPTURES / f"{stem}.jsonl"), subject.namesrv, in_turn=True, pause_ms_max=PAUSE_MS_MAX, answer_s=PATIENCE_S
+        )
     finally:
         subject.end()
 

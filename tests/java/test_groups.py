@@ -209,14 +209,14 @@ def test_members_that_subscribe_differently_are_shown(subject: Subject, clients:
         for consumer in (one, two):
             until(lambda consumer=consumer: len(queues_of(clients, consumer, topic)) == 1, "a queue each")  # type: ignore[misc]
         agree = ["Same subscription in the same group of consumer", "Rebalance OK"]
-        assert shown()[-2:] == agree, "who is young is not looked at"
+        until(lambda: shown()[-2:] == agree, "who is young is not looked at")
         for consumer in (one, two):
             clients.call("push.age", consumer=consumer, ms=180_000)
-        assert shown()[-1] == DIFFERENT
+        until(lambda: shown()[-1] == DIFFERENT, "other tags")
         clients.call("push.subscribe", consumer=two, topic=topic, expression="a")
-        assert shown()[-2:] == agree
+        until(lambda: shown()[-2:] == agree, "the same tags")
         clients.call("push.subscribe", consumer=one, topic=other, expression="*")
-        assert shown()[-1] == DIFFERENT
+        until(lambda: shown()[-1] == DIFFERENT, "another topic")
         clients.call("push.subscribe", consumer=two, topic=other, expression="*")
         until(lambda: shown()[-2:] == agree, "they agree, and have shared the queues of the other topic, too")
     if subject.kind == "ours":

@@ -161,7 +161,7 @@ def test_order_outlives_consumers_and_the_broker(subject: Subject, clients: Java
             def have_all() -> bool:
                 return set().union(*(queues_of(clients, one, topic) for one in consumers)) == everything
 
-            until(have_all, "all queues", seconds=240)
+            until(have_all, "all queues")
             before = sum(len(clients.messages(one)) for one in consumers)
             clients.wait(lambda: sum(len(clients.messages(one)) for one in consumers) > before + 100, "more messages")
 

@@ -86,11 +86,11 @@ def test_every_outcome(subject: Subject, clients: JavaDriver, fresh: Fresh) -> N
         send_one("rolled back", "ROLLBACK_MESSAGE", "UNKNOW")
         send_one("asked, committed", "UNKNOW", "COMMIT_MESSAGE")
         send_one("asked, rolled back", "UNKNOW", "ROLLBACK_MESSAGE")
-        until(lambda: {message["body"] for message in clients.messages(reader)} >= expected, "what was committed", seconds=90)
+        until(lambda: {message["body"] for message in clients.messages(reader)} >= expected, "what was committed")
         until(lambda: "asked, rolled back" in {one["body"] for one in questions()}, "the question about the other one")
         set_to(line, BRISK)
         send_one("never known", "UNKNOW", "UNKNOW")
-        [lost] = until(given_up, "a message that is given up", seconds=90)
+        [lost] = until(given_up, "a message that is given up")
         asked = Counter(one["body"] for one in questions())
         counts = [int(one["properties"]["TRANSACTION_CHECK_TIMES"]) for one in questions() if one["body"] == "never known"]
         read = clients.messages(reader)
@@ -175,10 +175,10 @@ def written_by(line: Talk) -> dict[str, Any]:
     half(line, 2, born_ms, TAGS="B")
     half(line, 3, born_ms - TOO_OLD_MS)
     half(line, 4, born_ms, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
-    until(lambda: len(copies_of(line, 2)) > 2, "two checks", seconds=60)
-    until(lambda: len(copies_of(line, 4)) > 1, "one that is put back unasked", seconds=60)
-    until(lambda: stored(line, GIVEN_UP), "one that is given up", seconds=60)
-    until(lambda: b"".join(bytes(one.body) for one in stored(line, OP)) == b"0,1,", "ends", seconds=60)
+    until(lambda: len(copies_of(line, 2)) > 2, "two checks")
+    until(lambda: len(copies_of(line, 4)) > 1, "one that is put back unasked")
+    until(lambda: stored(line, GIVEN_UP), "one that is given up")
+    until(lambda: b"".join(bytes(one.body) for one in stored(line, OP)) == b"0,1,", "ends")
     sent = {one.physical_offset: number for number in range(5) for one in copies_of(line, number)[:1]}
     [committed, op, too_old] = [stored(line, *place)[0] for place in (("T", 1), (OP, 0), (GIVEN_UP, 0))]
     copies = [one._replace(flag=0) for one in (*copies_of(line, 2)[1:3], copies_of(line, 4)[1]._replace(properties=b""))]
@@ -253,7 +253,7 @@ def half_messages_change_hands(place: Place, version: str, first: str, kill: boo
                     asked[:] = [message["body"] for message in clients.call("producer.checked", producer=p)]
                     return {"committed after", "rolled back after"} <= set(asked)
 
-                until(answered, "questions about both", seconds=90)
+                until(answered, "questions about both")
                 found = pull_all(clients, subject, fresh, topic, 2)
     bodies = Counter(message["body"] for message in found)
     assert set(bodies) == {"committed after", "committed before"}

@@ -31,7 +31,6 @@ TOPIC = "Orders"
 MESSAGES = 20
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 """Without the last, a slave refuses every pull."""
-REPLICATED_S_MAX = 60.0
 PULL = 11
 FROM_THE_FIRST = {
     "consumerGroup": "TOOLS_CONSUMER",
@@ -139,7 +138,7 @@ def master_and_slave(place: Place) -> Both:
         pulled = (remoting.ask(slave.address, PULL, {**FROM_THE_FIRST, "queueId": queue}) for queue in "01")
         return [(answer.code, answer.ext.get("maxOffset")) for answer in pulled] == [(0, str(MESSAGES // 2))] * 2
 
-    until(replicated, "replication", seconds=REPLICATED_S_MAX)
+    until(replicated, "replication")
     return both
 
 
@@ -246,7 +245,7 @@ def test_our_broker_registers_with_both(both: Both, tmp_path: Path, properties: 
             both.agreed(105, topic=topic)
         broker.stop()
     for namesrv in (both.ours, both.javas):
-        until(lambda at=namesrv: "broker-o" not in remoting.ask(at, 106).body.decode(), "it took its leave", seconds=20)  # type: ignore[misc]
+        until(lambda at=namesrv: "broker-o" not in remoting.ask(at, 106).body.decode(), "it took its leave")  # type: ignore[misc]
 
 
 def _nothing(text: str, both: Both) -> str:

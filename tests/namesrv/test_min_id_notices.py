@@ -22,6 +22,7 @@ from rmq_wire.conversation import Conversation
 from rmq_wire.headers.replication import NotifyMinBrokerIdChange
 from tests.support.engine_session import EngineSession
 from tests.support.exchange import broker, register_body, topic
+from tests.support.talk import PATIENCE_S
 
 ON = {"notifyMinBrokerIdChanged": "true"}
 MASTER, FIRST, SECOND = "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
@@ -131,7 +132,7 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     closed = bind("127.0.0.1", 0)
     unreachable = f"127.0.0.1:{closed.getsockname()[1]}"
     closed.close()
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             [listener] = await nursery.start(
                 lambda task_status: trio.serve_tcp(slave, 0, host="127.0.0.1", task_status=task_status)

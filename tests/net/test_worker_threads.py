@@ -9,6 +9,7 @@ import pytest
 from rmq_net import worker_threads as module
 from rmq_net.service import Job
 from rmq_net.worker_threads import WorkerThreads
+from tests.support.talk import PATIENCE_S
 
 
 def test_jobs_of_a_lane_run_in_order_and_end_on_the_loop() -> None:
@@ -27,7 +28,7 @@ def test_jobs_of_a_lane_run_in_order_and_end_on_the_loop() -> None:
     for job in (Job("sync", lambda: 1, done), Job("sync", fail, done), Job("sync", lambda: 3, done)):
         workers.start(job)
     for _ in range(3):
-        assert ready.acquire(timeout=10)
+        assert ready.acquire(timeout=PATIENCE_S)
     assert not log
     assert workers.running == 3
     assert workers.finish()
@@ -42,9 +43,9 @@ def test_a_stuck_lane_does_not_hold_up_the_other() -> None:
     workers = WorkerThreads(lambda: ready.release())
     gate = threading.Event()
     results: list[object] = []
-    workers.start(Job("sync", lambda: gate.wait(10), lambda result, error: results.append("sync")))
+    workers.start(Job("sync", lambda: gate.wait(PATIENCE_S), lambda result, error: results.append("sync")))
     workers.start(Job("read", lambda: None, lambda result, error: results.append("read")))
-    assert ready.acquire(timeout=10)
+    assert ready.acquire(timeout=PATIENCE_S)
     workers.finish()
     assert results == ["read"]
     gate.set()
@@ -59,11 +60,11 @@ def test_who_ends_after_the_stop_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -
     woken: list[str] = []
     workers = WorkerThreads(lambda: woken.append("too late"))
     gate, ran = threading.Event(), threading.Event()
-    workers.start(Job("sync", lambda: (ran.set(), gate.wait(10)), lambda result, error: None))
-    assert ran.wait(10)
+    workers.start(Job("sync", lambda: (ran.set(), gate.wait(PATIENCE_S)), lambda result, error: None))
+    assert ran.wait(PATIENCE_S)
     [stuck] = workers._threads
     workers.stop()
     gate.set()
-    stuck.join(10)
+    stuck.join(PATIENCE_S)
     assert not stuck.is_alive()
     assert woken == []

@@ -22,9 +22,9 @@ from conformance.subjects.jars import shared_classes
 from tests.support.java import OPENED, SMALL, classpath, java, programs, rocketmq_home
 from tests.support.process import ServerProcess
 
-CALL_S_MAX: Final = 120.0
+CALL_S_MAX: Final = 240.0
 """For one operation: longer than any time-out of the clients inside it."""
-MESSAGES_S_MAX: Final = 120.0
+MESSAGES_S_MAX: Final = 240.0
 
 Message = dict[str, Any]
 """A message as a client saw it: see `Clients.describe(MessageExt)` for the names."""
