@@ -41,6 +41,7 @@ STORE_SHARE: Final = 1.5
 """Bytes on the disk for each byte of a log: its queues, its index, the ledger.  As much as the largest
 log again is for results."""
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
+JAVA_VERSION: Final = "select java_method('java.lang.System', 'getProperty', 'java.version')"
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
 
 
@@ -126,7 +127,7 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         check_space(directory, sizes)
         spark, session_s, first_s = session_of(options.master, directory / "spark")
         try:
-            found = {}
+            found: dict[str, dict[float, Figure]] = {}
             makers: dict[bool, Callable[[float], Made]] = {
                 False: lambda size: make_store(directory / f"{size}", int(size * GB), options.workers),
                 True: lambda size: make_topics(directory / f"topics-{size}", int(size * GB)),
@@ -137,7 +138,7 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
                     found |= figures(spark, own, stores, options.rounds)
                     for store in stores.values():  # the next ones need their place
                         shutil.rmtree(store.root.parent)
-            versions = {"java": spark.sparkContext._jvm.System.getProperty("java.version")}
+            versions = {"java": spark.sql(JAVA_VERSION).collect()[0][0]}
         finally:
             spark.stop()
     versions |= {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
