@@ -40,7 +40,8 @@ class OurServer(ServerProcess):
 
     def reported(self) -> dict[str, Any]:
         """The JSON line of the latest start; empty when there is none yet."""
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("{")]
+        written = self.log.read_text(errors="replace").splitlines(keepends=True)
+        lines = [line for line in written if line.startswith("{") and line.endswith("\n")]
         reported: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return reported
 

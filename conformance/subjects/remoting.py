@@ -26,6 +26,9 @@ WORD = 4
 """Bytes of a length, big-endian: of the whole, and of the header with its form in the highest byte."""
 HEADER_LENGTH = 0xFFFFFF
 
+ANSWER_S = 15.0
+"""A server answers in milliseconds; this is for a busy machine."""
+
 _opaque = itertools.count(1)
 _BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)\s*:")
 
@@ -80,7 +83,9 @@ def read_answer(connection: socket.socket) -> Answer:
         raise ConnectionError("what answers does not speak RocketMQ's remoting protocol") from None
 
 
-def ask(address: str, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, timeout_s: float = 5.0) -> Answer:
+def ask(
+    address: str, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
+) -> Answer:
     """Ask once on a connection of its own.  Raises `OSError` (also for time-outs) when nobody answers."""
     with socket.create_connection(split_address(address), timeout=timeout_s) as connection:
         connection.sendall(frame(code, ext, body, opaque=next(_opaque)))
