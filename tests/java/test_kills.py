@@ -50,7 +50,7 @@ def flood_until_killed(subject: Subject, clients: JavaDriver, fresh: Fresh, topi
     with contextlib.ExitStack() as stack:
         floods = []
         for number in range(PRODUCERS):
-            name = stack.enter_context(producer(clients, subject, fresh, retries=0, timeout_ms=3000))
+            name = stack.enter_context(producer(clients, subject, fresh, retries=0, timeout_ms=20_000))
             clients.call("send", producer=name, topic=topic, body=f"first-{number}")
             floods.append(fresh("flood"))
             clients.call("flood.start", flood=floods[-1], producer=name, topic=topic, body=f"{number}-", pause_ms=0)

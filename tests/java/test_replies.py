@@ -15,7 +15,7 @@ from tests.support.subject import Subject
 pytestmark = pytest.mark.java
 
 Fresh = Callable[[str], str]
-SECONDS = 60.0
+SECONDS = 240.0
 LONG_MS = 60_000
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 

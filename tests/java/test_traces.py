@@ -20,7 +20,7 @@ from tests.support.subject import SUBJECTS, Subject, start_subject
 pytestmark = pytest.mark.java
 
 Fresh = Callable[[str], str]
-SECONDS = 60.0
+SECONDS = 240.0
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 

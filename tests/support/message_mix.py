@@ -35,7 +35,8 @@ ELSEWHERE = ("DELAY\1", "TIMER_DELAY_MS\1", "TRAN_MSG\1")
 """What is sent with one of these properties is first stored under another topic."""
 HALVES = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMERS = "rmq_sys_wheel_timer"
-DELAY_S_MAX = 30.0
+DELAY_S_MAX = 240.0
+"""Only a hang takes as long."""
 TIMED_MS, TIMED_WITHIN_MS = 1_100, 2_500
 """Of a timed message: its delay, and when it is delivered at the latest: at the next whole second."""
 

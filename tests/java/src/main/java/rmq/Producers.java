@@ -61,7 +61,7 @@ final class Producers {
         DefaultMQProducer producer = args.flag("transactions") ? transactional(args)
             : Clients.made(DefaultMQProducer.class, args);
         Clients.configure(producer, args);
-        producer.setSendMsgTimeout(args.number("timeout_ms", 10_000));
+        producer.setSendMsgTimeout(args.number("timeout_ms", 60_000));
         producer.setRetryTimesWhenSendFailed(args.number("retries", 2));
         producer.setRetryTimesWhenSendAsyncFailed(args.number("retries", 2));
         producer.setRetryAnotherBrokerWhenNotStoreOK(true);
