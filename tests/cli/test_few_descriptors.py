@@ -13,6 +13,8 @@ from tests.support.requests import create_topic, send
 from tests.support.rmq import DEV, Server, environment, limited
 from tests.support.talk import PATIENCE_S, Talk
 
+HANGS_MS = 60_000
+"""All are sent at once: on a busy machine the last of them wait for longer than a send may by default."""
 MORE = 100
 """Queues that have a file each, beyond what may be open."""
 
@@ -21,7 +23,8 @@ MORE = 100
 def test_more_queues_than_descriptors(tmp_path: Path, descriptors: int) -> None:
     """Every send is taken, every message is read, who comes late is let in, a restart finds it all."""
     queues = descriptors + MORE
-    arguments = [*DEV, "--store", str(tmp_path / "store"), "--set", "defaultTopicQueueNums=1"]
+    settings = ["--set", "defaultTopicQueueNums=1", "--set", f"waitTimeMillsInSendQueue={HANGS_MS}"]
+    arguments = [*DEV, "--store", str(tmp_path / "store"), *settings]
     for start in ("first", "second"):
         with Server(tmp_path, program=limited(descriptors, *arguments)) as server:
             with Talk(server.ready["broker"]) as talk:
