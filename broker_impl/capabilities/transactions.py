@@ -40,6 +40,7 @@ from rmq_wire.message_id import parse_offset_message_id
 NOT_FOUND: Final = "Find prepared transaction message failed"
 COMMITTED: Final = Reply()
 ROLLED_BACK: Final = Reply(remark=UNTOUCHED)
+WRONG_END: Final = "commitOrRollback field wrong"
 ENDED: Final = "the transaction of this half message has ended"
 PUT_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 EXCEPTION: Final = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
@@ -73,9 +74,11 @@ class Transactions(Capability):
 
     @answers(EndTransaction, stages=True)
     def end(self, call: Call, asked: EndTransaction) -> Answer:
-        """Commit or roll back.  Refused: 1, 13, 14, 604 with the reference's texts; an end that is neither gets no answer."""
+        """Commit or roll back.  Refused: 1, 13, 14, 604 with the reference's texts; one that is not known yet gets no answer."""
         how = asked.commit_or_rollback
         if how not in (sys_flag.TRANSACTION_COMMIT, sys_flag.TRANSACTION_ROLLBACK):
+            if how != sys_flag.TRANSACTION_NOT:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, WRONG_END)  # `EndTransactionRequestHeader.checkFields`
             self._env.log.info("%s does not know yet how transaction %s ended", call.peer.remote[0], asked.msg_id)
             return LATER
         recent = self._halves.recent.find(asked.commit_log_offset)

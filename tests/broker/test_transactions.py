@@ -86,9 +86,17 @@ def test_an_op_message_is_no_larger_than_a_message_may_be(tmp_path: Path) -> Non
 def test_nobody_is_answered_whose_transaction_has_no_end_yet(harness: Harness) -> None:
     unit = half(harness)
     client = harness.connect()
-    for how in (TRANSACTION_NOT, TRANSACTION_PREPARED, 99):
-        client.send(ending(unit, how))
+    client.send(ending(unit, TRANSACTION_NOT))
     assert client.answers == {}
+    assert end(harness, unit, TRANSACTION_COMMIT).code == 0
+
+
+@pytest.mark.parametrize("how", [TRANSACTION_PREPARED, TRANSACTION_COMMIT | 1, 99, -8])
+def test_an_end_that_is_none_is_refused(harness: Harness, how: int) -> None:
+    """Whoever asks so would wait for an answer in vain.  The half message is as it was."""
+    unit = half(harness)
+    answer = end(harness, unit, how)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
     assert end(harness, unit, TRANSACTION_COMMIT).code == 0
 
 
