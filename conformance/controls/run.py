@@ -121,8 +121,12 @@ async def control(
     jobs: int = JOBS,
     done: Callable[[DefectResult], None] = lambda result: None,
     say: Callable[[str], None] = lambda line: None,
+    patience: float = 1.0,
 ) -> Controls:
-    """Run them.  jobs: defects at once; done: called with each defect; say: called with progress before."""
+    """Run them.  jobs: defects at once; done: called with each defect; say: called with progress before.
+
+    patience: of the cases without a defect, as in `Trial`; a defect has to be noticed by cases as they are.
+    """
     started, began = datetime.datetime.now(datetime.UTC), trio.current_time()
     wanted = list(defects)
     quick = [case for case in load().values() if not case.slow]
@@ -131,7 +135,7 @@ async def control(
     course = _Course(target)
     tries = {(one.side, case.id): case for one in wanted for case in plan[one.name]}
     say(f"{target.label}: {len(tries)} cases without a defect")
-    await course.try_good(tries, jobs)
+    await course.try_good(tries, jobs, patience)
     good_failures = course.good_failures()
     say(f"{target.label}: {len(wanted)} defects")
     result: dict[str, DefectResult] = {}
@@ -165,12 +169,12 @@ class _Course:
         self._mark = "".join(secrets.choice(_LETTERS) for _ in range(5))
         self._runs = 0
 
-    async def try_good(self, tries: Mapping[tuple[str, str], Case], jobs: int) -> None:
+    async def try_good(self, tries: Mapping[tuple[str, str], Case], jobs: int, patience: float) -> None:
         """Every case once, on its side, with nothing wrong."""
         async with self._behind(WIRE, unchanged, None) as relayed, self._behind(STORE, unchanged, None) as shown:
 
             async def attempt(side: str, case: Case) -> None:
-                self._good[side, case.id] = await self._run(case, relayed if side == WIRE else shown)
+                self._good[side, case.id] = await self._run(case, relayed if side == WIRE else shown, patience)
 
             both = [(side, case) for (side, _), case in sorted(tries.items())]
             await _several([partial(attempt, *one) for one in both if not one[1].alone], jobs)
@@ -208,9 +212,9 @@ class _Course:
         result.why = result.why[:WHY_CHARACTERS_MAX] or "no case of those that must notice it is for this server"
         return result
 
-    async def _run(self, case: Case, target: Target) -> CaseResult:
+    async def _run(self, case: Case, target: Target, patience: float = 1.0) -> CaseResult:
         self._runs += 1
-        result = await run_case(case, target, f"{self._mark}{self._runs:x}", CASE_S)
+        result = await run_case(case, target, f"{self._mark}{self._runs:x}", CASE_S, None, patience)
         result.frames.clear()
         return result
 

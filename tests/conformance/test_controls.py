@@ -62,6 +62,7 @@ WAIT_IN_VAIN = frozenset(
 )
 """Defects that cases notice because something does not come: 5 to 20 s each."""
 JOBS = 16
+PATIENCE = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 async def test_every_quick_defect_is_caught(ours: Target) -> None:
     quick = [one for one in chosen(()) if one.name not in WAIT_IN_VAIN]
-    results = await control(ours, quick, jobs=JOBS)
+    results = await control(ours, quick, jobs=JOBS, patience=PATIENCE)
     assert not results.bad, lines(results.bad)
     assert {row.name for row in results.defects} == {one.name for one in quick}
     assert sum(row.outcome == CAUGHT for row in results.defects) > 100
