@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,24 +48,23 @@ def command(
     need(("numpy", "pyarrow"))
     from rmq_cli.spark_run import pair_of
     from rmq_columns import BadOption, parse_options, plan_splits
-    from rmq_columns.files.counted import Asked
+    from rmq_columns.files.counted import Asked, counting
     from rmq_columns.read.topics import missing_topic
 
     given = format_options(dict(pair_of(one, "--option") for one in options), zone=session_zone())
     if twice := given.keys() & {"topics", "columns"}:
         raise BadOption(f"--option {min(twice)}: say --{min(twice).removesuffix('s')}")
-    asked = Asked()
     whole = {"pruning": "auto", "blockBytes": BLOCK_BYTES, **given}
     chosen = parse_options({**whole, "paths": list(paths), "topics": list(topics), "columns": columns, "batchRows": rows})
-    chosen = replace(chosen, asked=asked)
-    missing = missing_topic(chosen, chosen.topics or ())
-    if missing is not None and missing.is_sure:
-        raise BadOption(missing.line)
-    splits = plan_splits(chosen)
     count = 0
-    for row in _first(splits, rows):
-        count += 1
-        click.echo(json_line(_plain(row)) if as_json else _line(row))
+    with counting(Asked()) as asked:
+        missing = missing_topic(chosen, chosen.topics or ())
+        if missing is not None and missing.is_sure:
+            raise BadOption(missing.line)
+        splits = plan_splits(chosen)
+        for row in _first(splits, rows):
+            count += 1
+            click.echo(json_line(_plain(row)) if as_json else _line(row))
     click.echo(f"rmq: {count or 'no'} message{'' if count == 1 else 's'}; {_how(splits)}; {_asked(asked, splits)}", err=True)
     if not count:
         raise SystemExit(1)

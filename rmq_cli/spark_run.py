@@ -29,6 +29,7 @@ from rmq_columns import BadOption
 from rmq_columns.shown import Zone, json_line, span_text, text_of
 from rmq_spark import need, reasons
 from rmq_spark.arguments import format_options
+from rmq_spark.asking import asked, figures_of
 from rmq_spark.committer import committer_of
 from rmq_spark.jobs import Job, Source
 from rmq_spark.known import topics_of_logs
@@ -76,7 +77,7 @@ def run_job(job: Job, request: Request) -> int:
     begun = time.time()
     outcome: Outcome | None = None
     try:
-        with session(common["master"], settings, f"rmq spark {job.name}") as spark:
+        with session(common["master"], settings, f"rmq spark {job.name}") as spark, asked(spark) as bytes_asked:
             if common["out"]:
                 check_uri(spark, common["out"], overwrite=common["overwrite"])
                 check_shared(spark, common["out"])
@@ -90,6 +91,7 @@ def run_job(job: Job, request: Request) -> int:
     finally:
         clear_progress()
         if outcome is not None:  # what was found after hours is printed also when the disk is full, or nobody waits any longer
+            outcome.figures = [*outcome.figures, *figures_of(bytes_asked)]
             _print_outcome(outcome, as_json=common["json"])
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
@@ -147,19 +149,19 @@ def options_of(paths: Sequence[str], common: Mapping[str, Any], zone: Zone) -> d
     from rmq_columns import parse_options
 
     options: dict[str, str] = {}
-    for asked, value in (pair_of(one, "--option") for one in common["option"]):
-        made = format_options({asked: value}, zone=zone)
+    for said, value in (pair_of(one, "--option") for one in common["option"]):
+        made = format_options({said: value}, zone=zone)
         if twice := made.keys() & options.keys():
             raise BadOption(f"{min(twice)}: given twice")
         options |= made
-    for asked, name in NAMES.items():
-        value = common[asked]
+    for said, name in NAMES.items():
+        value = common[said]
         if value in (None, ()):
             continue
-        if asked == "until":
+        if said == "until":
             value += 1  # the format's range ends before its end
         if name in options:
-            raise BadOption(f"--{asked} and --option {name} say the same thing: leave one of them out")
+            raise BadOption(f"--{said} and --option {name} say the same thing: leave one of them out")
         options |= format_options({name: value})
     parse_options({**options, "paths": json.dumps(list(paths))})
     return options

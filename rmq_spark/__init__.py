@@ -7,15 +7,18 @@ does it by hand.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rmq_spark.needs import MissingPackage, need
 
 if TYPE_CHECKING:
+    from rmq_spark.asking import asked
     from rmq_spark.reading import count, read
     from rmq_spark.store import StoreDataSource, StoreReader, register
 
-__all__ = ["MissingPackage", "StoreDataSource", "StoreReader", "count", "need", "read", "register"]
+__all__ = ["MissingPackage", "StoreDataSource", "StoreReader", "asked", "count", "need", "read", "register"]
+_HOMES = {"asked": "asking", "count": "reading", "read": "reading"}
 
 
 def __getattr__(name: str) -> Any:
@@ -23,9 +26,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from rmq_spark import reading, store
+        home = import_module(f"{__name__}.{_HOMES.get(name, 'store')}")
     except ModuleNotFoundError:
         need()
         raise
-
-    return getattr(reading if name in ("count", "read") else store, name)
+    return getattr(home, name)

@@ -56,9 +56,8 @@ def read(
     """
     need()
     from rmq_columns import parse_options, schema_of
-    from rmq_spark.store import FORMAT, register
+    from rmq_spark.store import reader_of
 
-    register(spark)
     paths = [fspath(path)] if isinstance(path, str | PathLike) else [fspath(one) for one in path]
     given = format_options(options)
     left = where
@@ -73,7 +72,7 @@ def read(
         asked = [*names, *(name for name in schema_of(whole).names if name.lower() in words and name not in names)]
     if asked:
         given["columns"] = ",".join(asked)
-    frame = spark.read.format(FORMAT).options(**given, table=table).load(paths)
+    frame = reader_of(spark, table, given).load(paths)
     frame = frame.where(left) if left else frame
     return frame if asked == names or not names else frame.select(*names)
 
@@ -91,16 +90,15 @@ def worked(
     Like any DataFrame it runs again with each action: `persist()` it where more than one follows.
     """
     need()
-    from rmq_spark.store import FORMAT, register
+    from rmq_spark.store import reader_of
     from rmq_spark.work import SPLITS, as_text, texts_of
 
-    register(spark)
     texts = texts_of(given)
     if splits is not None:
         texts[SPLITS] = as_text(tuple(splits))
     held = texts_of({name: value for name, value in (options or {}).items() if name != "paths"})
     paths = (options or {}).get("paths")
-    reader = spark.read.format(FORMAT).options(**{**held, **texts, "table": table})
+    reader = reader_of(spark, table, {**held, **texts})
     return reader.load(list(paths)) if paths else reader.load()
 
 

@@ -13,14 +13,16 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rmq_spark.needs import need
 from rmq_spark.zone import DEFAULT, SESSION_ZONE, SUBMITTED
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator, AccumulatorParam
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """(what is being done, tasks done, of so many)"""
 
@@ -116,6 +118,11 @@ def jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """The process of its JVM, where Python has started it."""
     found: subprocess.Popen[bytes] | None = spark.sparkContext._gateway.proc
     return found
+
+
+def accumulator(spark: SparkSession, zero: T, param: AccumulatorParam[T]) -> Accumulator[T]:
+    """What tasks add comes into `zero`."""
+    return spark.sparkContext.accumulator(zero, param)
 
 
 def cores(spark: SparkSession) -> int:

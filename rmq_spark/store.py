@@ -22,15 +22,17 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from rmq_spark.asking import COUNTER, counter, without_counter
+from rmq_spark.counted_reader import CountedReader
 from rmq_spark.needs import need
 from rmq_spark.options import located
-from rmq_spark.work import work_of
+from rmq_spark.work import pickled, unpickled, work_of
 from rmq_spark.work_reader import WorkReader, work_schema
 from rmq_spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -56,15 +58,17 @@ class StoreDataSource(DataSource):
         if (work := work_of(self.options.get("table"))) is not None:
             return work_schema(work, self.options)
 
-        return spark_schema(located(self.options))
+        return spark_schema(located(without_counter(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """schema: ours, or the user's own with some of our columns; of a table of work with all of them.  Raises `BadOption`."""
-        if (table := self.options.get("table")) is not None and (work := work_of(table)) is not None:
-            if schema != work_schema(work, self.options):
+        options, counter = without_counter(self.options), self.options.get(COUNTER)
+        reader: DataSourceReader = StoreReader(options, schema)
+        if (table := options.get("table")) is not None and (work := work_of(table)) is not None:
+            if schema != work_schema(work, options):
                 raise _refused(f"schema: the table {table} has columns of its own")
-            return WorkReader(table, self.options)
-        return StoreReader(self.options, schema)
+            reader = WorkReader(table, options)
+        return reader if counter is None else CountedReader(reader, counter)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Raises `BadOption`: a store is read as it stands."""
@@ -93,14 +97,14 @@ class StoreReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A partition for each split.  Raises `BadOption`, `CannotRead`, `MissingPackage`."""
+        """A partition for each split, packed: small tasks are sent fast.  Raises `BadOption`, `CannotRead`, `MissingPackage`."""
         need()
         from rmq_columns import plan_splits
         from rmq_spark.types import narrowed
 
         settle()
         options = narrowed(located({"pruning": "auto", **self.given}), self.schema)
-        return [InputPartition(split) for split in plan_splits(options)]
+        return [InputPartition(pickled(split)) for split in plan_splits(options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split.  Raises what `read_split` raises: each error of a store says file and byte."""
@@ -111,8 +115,14 @@ class StoreReader(DataSourceReader):
         from rmq_spark.types import arrow_schema
 
         settle()
-        split = partition.value
+        split = unpickled(partition.value)
         yield from read_split(split, batch_bytes=BATCH_BYTES, schema=arrow_schema(self.schema, split.options))
+
+
+def reader_of(spark: SparkSession, table: str, options: Mapping[str, Any]) -> DataFrameReader:
+    """Of a table of stores, or of work, counted where somebody does (`asked`).  Raises `MissingPackage`."""
+    register(spark)
+    return spark.read.format(FORMAT).options(**{**options, "table": table, **counter()})
 
 
 def register(spark: SparkSession) -> None:

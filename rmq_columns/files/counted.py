@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,11 +26,37 @@ class Asked:
     opened: Counter[str] = field(default_factory=Counter)
     listed: int = 0
 
-    def came(self, path: str, count: int) -> None:
-        """Of a file."""
-        area = area_of(path)
+    def came(self, area: str, count: int) -> None:
+        """Of a file in it."""
         self.bytes[area] += count
         self.requests[area] += 1
+
+    def add(self, other: Asked) -> None:
+        """What somebody else has counted."""
+        self.bytes.update(other.bytes)
+        self.requests.update(other.requests)
+        self.opened.update(other.opened)
+        self.listed += other.listed
+
+
+_COUNTING: Final[ContextVar[Asked | None]] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def counting(asked: Asked) -> Iterator[Asked]:
+    """What is opened within the block counts, as long as it is read."""
+    before = _COUNTING.get()
+    _COUNTING.set(asked)
+    try:
+        yield asked
+    finally:  # not by a token: a generator may be closed elsewhere than it was begun
+        _COUNTING.set(before)
+
+
+def counted(tree: Tree) -> Tree:
+    """The same, counted where somebody wants to know."""
+    asked = _COUNTING.get()
+    return tree if asked is None else CountedTree(tree, asked)
 
 
 def area_of(path: str) -> str:
@@ -59,7 +87,7 @@ class CountedFile:
     """One of its files."""
 
     def __init__(self, file: File, path: str, asked: Asked) -> None:
-        self._file, self._path, self._asked = file, path, asked
+        self._file, self._area, self._asked = file, area_of(path), asked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -69,12 +97,12 @@ class CountedFile:
 
     def read(self, at: int, size: int) -> bytes:
         found = self._file.read(at, size)
-        self._asked.came(self._path, len(found))
+        self._asked.came(self._area, len(found))
         return found
 
     def read_into(self, at: int, buffer: memoryview) -> int:
         count = self._file.read_into(at, buffer)
-        self._asked.came(self._path, count)
+        self._asked.came(self._area, count)
         return count
 
     def data_ranges(self, start: int = 0) -> Iterable[tuple[int, int]]:
@@ -82,7 +110,7 @@ class CountedFile:
 
     def chunks(self, at: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
         for place, data in self._file.chunks(at, end, chunk_bytes):
-            self._asked.came(self._path, len(data))
+            self._asked.came(self._area, len(data))
             yield place, data
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from rmq_columns.decode.scan import BLOCK_BYTES
 from rmq_columns.errors import BadOption, CannotRead
-from rmq_columns.files.counted import Asked
 from rmq_columns.files.filesystem import FILE_URI, SCHEME, local_path
 from rmq_columns.read.offsets import Bounds, ending, starting, topics_named
 from rmq_columns.shown import Zone
@@ -129,8 +128,6 @@ class Options:
     commit_logs: tuple[str, ...] = ()
     hash_slots: int | None = None
     filesystem: Any = field(default=None, compare=False)
-    asked: Asked | None = field(default=None, compare=False)
-    """counts what is read, where somebody wants to know"""
 
     def wants_time(self) -> bool:
         """Whether rows are chosen by their store time."""

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from rmq_columns.errors import BadOption, CannotRead
 from rmq_columns.files.config import config_bytes, config_value
-from rmq_columns.files.counted import CountedTree
 from rmq_columns.files.filesystem import SCHEME, Tree, joined
 from rmq_columns.files.resolve import resolve
 from rmq_columns.files.store_tree import Found, StoreTree
@@ -136,8 +135,7 @@ class Store:
 
     def tree(self, options: Options) -> Tree:
         """Its file system."""
-        tree = resolve(self.uri, options.filesystem)[0]
-        return tree if options.asked is None else CountedTree(tree, options.asked)
+        return resolve(self.uri, options.filesystem)[0]
 
 
 def chosen(options: Options, topic: str) -> bool:

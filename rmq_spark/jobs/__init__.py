@@ -34,11 +34,9 @@ class Source:
         """A table of these stores; `more` outweighs the options.  A job holds log and queues against each other: neither
         leaves out what the other does not know.
         """
-        from rmq_spark.store import FORMAT, register
+        from rmq_spark.store import reader_of
 
-        register(spark)
-        options = {"pruning": "off", **self.options, "table": table, **more}
-        return spark.read.format(FORMAT).options(**options).load(list(self.paths))
+        return reader_of(spark, table, {"pruning": "off", **self.options, **more}).load(list(self.paths))
 
     def topics(self) -> list[str] | None:
         """Those that the user chose, sorted; None: all.  Raises `BadOption`."""

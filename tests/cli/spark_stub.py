@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from rmq_cli import spark_run
 from rmq_cli.spark import command
+from rmq_columns.files.counted import Asked
 from rmq_spark import jobs
 from rmq_spark.arguments import Parameter
 from rmq_spark.outcome import Outcome
@@ -62,6 +63,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Job:
 
     monkeypatch.setattr(jobs.Jobs, "__getitem__", lambda _jobs, name: job.declared(name))
     monkeypatch.setattr(spark_run, "session", session)
+    monkeypatch.setattr(spark_run, "asked", lambda _spark: contextlib.nullcontext(Asked()))
     monkeypatch.setattr(spark_run, "topics_of_logs", lambda _spark, _source, _paths, asked: frozenset(asked))
     monkeypatch.setattr(spark_run, "need", lambda: None)
     monkeypatch.setattr(spark_run, "check_java", lambda: None)

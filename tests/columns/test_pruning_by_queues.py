@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,77 +14,23 @@ import pytest
 
 from rmq_columns import Malformed, SeamMismatch, parse_options, plan_splits, read_split, read_store
 from rmq_columns.decode.dtypes import QUEUE_UNIT
-from rmq_columns.files.counted import Asked
+from rmq_columns.files.counted import Asked, counting
 from rmq_columns.read import pruning
 from rmq_columns.read.pruned import GAP_BYTES, Expected
-from rmq_wire.layout import checkpoint
-from rmq_wire.message import pack_blank
-from tests.support.logs import unit
+from tests.support import rare_topic
+from tests.support.rare_topic import (
+    BETWEEN,
+    FILE_BYTES,
+    GROUPS,
+    IN_GROUP,
+    LARGE,
+    QUEUES,
+    SHARE,
+    SMALL,
+    Stored,
+    gaps_read_through,
+)
 from tests.support.stores import golden_of
-
-FILE_BYTES = 16 << 20
-UNITS = 1000
-"""For which a queue's file has room."""
-GROUPS, IN_GROUP, BETWEEN = 64, 8, 16
-"""Messages of the topic that is read, and large ones of another between them."""
-SMALL, LARGE = bytes(1024), bytes(64 << 10)
-QUEUES = 2
-SHARE = 0.03
-
-
-class Stored:
-    """A store in which one message in a hundred, by bytes, is of the topic Rare.  places: of its messages."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.log = root, bytearray()
-        self.units: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
-        self.places: list[int] = []
-        self.stored_ms = 1_000_000
-        for _ in range(GROUPS):
-            for number in range(IN_GROUP):
-                self.places.append(self.put("Rare", number % QUEUES, SMALL))
-            for number in range(BETWEEN):
-                self.put("Hot", number % QUEUES, LARGE)
-
-    def put(self, topic: str, queue: int, body: bytes) -> int:
-        held = self.units.setdefault((topic, queue), [])
-
-        def made() -> bytes:
-            name = topic.encode()
-            return unit(len(self.log), body, topic=name, number=len(held), queue=queue, store_ms=self.stored_ms)
-
-        left = FILE_BYTES - len(self.log) % FILE_BYTES
-        if len(made()) + 8 > left:
-            self.log += pack_blank(left).ljust(left, b"\0")
-        one = made()
-        held.append((len(self.log), len(one), 0))
-        self.log += one
-        self.stored_ms += 1
-        return len(self.log) - len(one)
-
-    def write(self) -> None:
-        for at in range(0, len(self.log), FILE_BYTES):
-            path = self.root / "commitlog" / f"{at:020}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(bytes(self.log[at : at + FILE_BYTES]).ljust(FILE_BYTES, b"\0"))
-        for (topic, queue), units in self.units.items():
-            for start in range(0, len(units), UNITS):
-                path = self.root / "consumequeue" / topic / str(queue) / f"{start * 20:020}"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                raw = np.array(units[start : start + UNITS], QUEUE_UNIT).tobytes()
-                path.write_bytes(raw.ljust(UNITS * 20, b"\0"))
-        topics = {topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6} for topic, _ in self.units}
-        (self.root / "config").mkdir(exist_ok=True)
-        (self.root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
-        last = max(units[-1][0] for units in self.units.values())
-        self.checkpoint(self.stored_ms - 1, last)
-
-    def checkpoint(self, ms: int, place: int) -> None:
-        raw = checkpoint.FIELDS_FLAT.packed.pack(ms, ms, 0, 0, 0, place)
-        (self.root / "checkpoint").write_bytes(raw.ljust(checkpoint.FILE_SIZE, b"\0"))
-
-    def queue_file(self, queue: int = 0) -> Path:
-        return self.root / "consumequeue" / "Rare" / str(queue) / f"{0:020}"
 
 
 @pytest.fixture(scope="module")
@@ -117,23 +60,16 @@ class Read:
     """What came, what was asked for, why it was scanned."""
 
     def __init__(self, root: Path, **options: Any) -> None:
-        self.asked = Asked()
         given = {"path": str(root), "topics": "Rare", "pruning": "auto", "columns": "topic,queueId,queueOffset,body", **options}
-        splits = plan_splits(replace(parse_options(given), asked=self.asked))
-        batches = [batch for split in splits for batch in read_split(split)]
+        with counting(Asked()) as self.asked:
+            splits = plan_splits(parse_options(given))
+            batches = [batch for split in splits for batch in read_split(split)]
         self.rows: list[dict[str, Any]] = pa.Table.from_batches(batches).to_pylist() if batches else []
         self.why = {split.scanned_since for split in splits}
         self.pruned = [split for split in splits if split.pruned is not None]
 
     def places(self) -> list[tuple[int, int]]:
         return [(row["queueId"], row["queueOffset"]) for row in self.rows]
-
-
-def gaps_read_through(places: list[int], size: int) -> int:
-    """Bytes between messages that stand closer together than a request is worth."""
-    ends = np.array(places) + size
-    gaps = np.array(places)[1:] - ends[:-1]
-    return int(gaps[gaps < GAP_BYTES].sum())
 
 
 def test_a_topic_of_one_percent(made: Stored) -> None:
@@ -350,8 +286,8 @@ def test_who_shows_damage_scans(made: Stored) -> None:
 def test_random_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Of many small messages and files, the gaps that are read through as small: the same rows, whatever is chosen."""
     random = Random(seed)
-    monkeypatch.setattr(sys.modules[__name__], "FILE_BYTES", 1 << 15)
-    monkeypatch.setattr(sys.modules[__name__], "UNITS", random.choice([16, 600]))
+    monkeypatch.setattr(rare_topic, "FILE_BYTES", 1 << 15)
+    monkeypatch.setattr(rare_topic, "UNITS", random.choice([16, 600]))
     monkeypatch.setattr(Expected.ranges, "__defaults__", (random.choice([1, 500, 4000]),))
     monkeypatch.setattr(pruning, "CHECKED_BYTES_MAX", random.choice([0, 1 << 20]))
     monkeypatch.setattr(pruning, "SHARE_MAX", 1.0)
