@@ -3,11 +3,8 @@ doubled, nothing half."""
 
 from __future__ import annotations
 
-import http.client
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from rmq_columns.export.parquet import export_store
 from rmq_columns.files.filesystem import LocalTree
 from tests.support.exports import exported, log_of_days, options_of, stored
 from tests.support.logs import FILE_BYTES, SOME, Log, write_log
+from tests.support.troubled_s3 import OWN, Trouble, troubled
 
 FILES = FileOptions()
 
@@ -114,88 +112,13 @@ def test_a_file_that_goes_before_its_split_is_read(tmp_path: Path) -> None:
 # --- an object store that is in trouble
 
 
-class Trouble(ThreadingHTTPServer):
-    """Before an S3: hands requests on, after it has answered 503 to as many as it is told; each answer comes in small pieces."""
-
-    daemon_threads = True
-
-    def __init__(self, behind: str) -> None:
-        super().__init__(("127.0.0.1", 0), Troubled)
-        self.behind, self.refusals, self.refused, self.passed = behind, 0, 0, 0
-        self.lock = threading.Lock()
-
-    def refuses(self) -> bool:
-        with self.lock:
-            if self.refusals:
-                self.refusals -= 1
-                self.refused += 1
-                return True
-            self.passed += 1
-            return False
-
-
-class Troubled(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Trouble
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing."""
-
-    def handle_any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.server.refuses():
-            said = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-            self.send_response(503)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said if self.command != "HEAD" else b"")
-            return
-        line = http.client.HTTPConnection(self.server.behind)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
-        line.request(self.command, self.path, body, headers)
-        answer = line.getresponse()
-        data = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", answer.getheader("Content-Length") or str(len(data)))
-        self.end_headers()
-        for at in range(0, len(data), SLOWLY):
-            self.wfile.write(data[at : at + SLOWLY])
-            self.wfile.flush()
-        line.close()
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
-
-
-SLOWLY = 512
-"""Bytes of an answer that come at once."""
-
-
 @pytest.fixture
 def trouble(tmp_path: Path) -> Iterator[tuple[Trouble, Any, Log]]:
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    trouble = Trouble(f"{host}:{port}")
-    thread = threading.Thread(target=trouble.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        log = write_log(tmp_path / "broker-a", SOME)
-        own = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
-        direct = fs.S3FileSystem(endpoint_override=f"{host}:{port}", allow_bucket_creation=True, **own)
-        direct.create_dir("bucket")
-        fs.copy_files(str(log.root), "bucket/store", destination_filesystem=direct)
-        address = f"127.0.0.1:{trouble.server_address[1]}"
+    log = write_log(tmp_path / "broker-a", SOME)
+    with troubled(log.root) as server:
+        address = f"127.0.0.1:{server.server_address[1]}"
         few = fs.AwsStandardS3RetryStrategy(max_attempts=4)
-        yield trouble, fs.S3FileSystem(endpoint_override=address, retry_strategy=few, **own), log
-    finally:
-        trouble.shutdown()
-        thread.join()
-        trouble.server_close()
-        server.stop()
+        yield server, fs.S3FileSystem(endpoint_override=address, retry_strategy=few, **OWN), log
 
 
 @pytest.mark.s3

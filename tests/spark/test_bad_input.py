@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import rmq_spark
 from rmq_spark.jobs import JOBS
 from tests.spark.kit import made
+from tests.support.logs import FILE_BYTES, SOME, write_log
 from tests.support.spark_words import needed
 
 MORE = {"diff": ["--other", "whole/store"], "order": ["--sequence", "property:sequence"]}
@@ -82,3 +84,21 @@ def test_a_half_copied_store(
     if job == "export":
         assert (tmp_path / "out" / "_SUCCESS").exists() == (done.exit_code != 2)
     assert spark.range(1).count() == 1
+
+
+@pytest.mark.s3
+def test_503_now_and_then_and_slowly(spark: Any, tmp_path: Path) -> None:
+    """It is asked again: the same rows, each once."""
+    from tests.support.troubled_s3 import troubled
+
+    log = write_log(tmp_path / "broker-a", SOME)
+    with troubled(log.root) as server:
+        address = f"127.0.0.1:{server.server_address[1]}"
+        place = f"s3://a:b@bucket/store?endpoint_override={address}&scheme=http&region=us-east-1"
+        server.refusals = 2
+        read = rmq_spark.read(spark, place, "physicalOffset", blockBytes="1k", splitBytes=str(FILE_BYTES))
+        assert sorted(row[0] for row in read.collect()) == log.places
+        assert (server.refused, server.refusals) == (2, 0)
+        server.refusals = 3
+        assert read.count() == len(log.places)
+        assert (server.refused, server.refusals) == (5, 0)
