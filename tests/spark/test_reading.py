@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,40 @@ def test_the_rows_that_spark_would_choose(spark: Any, store: Path) -> None:
         assert [row.topic for row in rmq_spark.read(spark, store, "topic", where).collect()].count(topic) == len(
             [one for one in wanted if one[0] == topic]
         )
+
+
+def test_ranges_of_offsets(spark: Any, store: Path) -> None:
+    """As JSON, by queue, as Spark's Kafka source takes them: of the format, and of `rmq_spark.read`."""
+    columns = ["topic", "queueId", "queueOffset"]
+    every = sorted(map(tuple, rmq_spark.read(spark, store, columns).collect()))
+    topic = Counter(one[0] for one in every).most_common(1)[0][0]
+    offsets: dict[int, list[int]] = {}
+    for _, queue, offset in (one for one in every if one[0] == topic):
+        offsets.setdefault(queue, []).append(offset)
+    ends = {queue: max(own) + 1 for queue, own in offsets.items()}
+    first, *others = sorted(ends, key=lambda queue: -ends[queue])
+    assert others
+    assert ends[first] > 3
+    starting = {topic: {str(first): 1, **{str(queue): -2 for queue in others}}}
+    ending = {topic: {str(first): ends[first] - 1, **{str(queue): -1 for queue in others}}}
+    wanted = [one for one in every if one[0] == topic and (one[1] != first or 1 <= one[2] < ends[first] - 1)]
+    assert len(wanted) == sum(map(len, offsets.values())) - 2
+    given = {"startingOffsets": json.dumps(starting), "endingOffsets": json.dumps(ending)}
+    for pruning in ("auto", "off"):
+        frame = spark.read.format("rocketmq_store").options(**given, pruning=pruning, columns=",".join(columns)).load(str(store))
+        assert sorted(map(tuple, frame.collect())) == wanted
+    read = rmq_spark.read(spark, store, columns, f"queueId = {first}", startingOffsets=starting, endingOffsets=ending)
+    assert sorted(map(tuple, read.collect())) == [one for one in wanted if one[1] == first]
+    for wrong, said in (
+        ({"startingOffsets": "{"}, "startingOffsets: '{'"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets: "),
+        ({"endingOffsets": '{"a": {"0": 1}}', "topics": "b"}, "endingOffsets: a, which topics leaves out"),
+    ):
+        with pytest.raises(Exception) as raised:
+            spark.read.format("rocketmq_store").options(**wrong).load(str(store)).count()
+        line = reasons.reason_of(raised.value)
+        assert line.startswith(said), line
+        assert "\n" not in line
 
 
 def test_counting_and_one_column_ship_no_bodies(spark: Any, store: Path) -> None:
