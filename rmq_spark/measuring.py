@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmq_spark import reasons
 from rmq_spark.arguments import Parameter
-from rmq_spark.picking import CORRUPT
+from rmq_spark.picking import CORRUPT, RANGES
 from rmq_spark.tables import WORST as WORST
 from rmq_spark.tables import collected as collected
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 LAST_MS: Final = (1 << 63) // 1000 - 1
 """A time is a number of microseconds."""
-OF_LOG_ONLY: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset", "endingPhysicalOffset")
-"""Options that choose messages; `consumequeue`, `topics` and `consumerOffsets` refuse some of them."""
-NOT_OF_TOPICS: Final = (*OF_LOG_ONLY, "queueIds")
 
 
 def without(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -65,7 +62,7 @@ def _small_rows(source: Source, table: str, given: Mapping[str, str], more: Mapp
     from rmq_columns.read.options import Options
     from rmq_spark.options import located
 
-    dropped = NOT_OF_TOPICS if table == "topics" else OF_LOG_ONLY
+    dropped = (*RANGES, "queueIds") if table == "topics" else RANGES
     kept = without(given, (*dropped, "columns", "table", "verifyCrc"))
     parsed: Options = located({**kept, "paths": list(source.paths), "table": table, **more})
     rows: list[dict[str, Any]] = reader_of(parsed).read_all().to_pylist()

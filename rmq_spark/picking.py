@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from rmq_columns.errors import BadOption
+from rmq_columns.read.offsets import EARLIEST_WORD, LATEST_WORD
 from rmq_spark.work import HOME, Given, Work
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 CORRUPT: Final = "_corrupt"
 PROPERTY: Final = "property:"
 """Before the name of a property, where a job takes a column or a property."""
-RANGES: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset", "endingPhysicalOffset")
+OFFSETS: Final = ("startingOffsets", "endingOffsets")
+RANGES: Final = ("startingTimestamp", "endingTimestamp", "startingPhysicalOffset", "endingPhysicalOffset", *OFFSETS)
+"""Options that choose messages; other tables of a store refuse some of them."""
+WHOLE: Final = (EARLIEST_WORD, LATEST_WORD)
+"""Offsets that leave nothing out."""
 OWN: Final = frozenset({"columns", "table", "includeproperties"})
 """Options that a job sets by itself, in small letters."""
 
@@ -60,10 +65,10 @@ def options_of(source: Source, without: Sequence[str] = (), **more: str) -> dict
     return {**({} if any(name.lower() == "mode" for name in kept) else {"mode": "PERMISSIVE"}), **kept, **more}
 
 
-def refuse_ranges(source: Source, job: str) -> None:
-    """Raises `BadOption` where a part of the log was chosen, and the job would take the rest for lost."""
-    given = {name.lower() for name in source.options}
-    if asked := [name for name in RANGES if name.lower() in given]:
+def refuse_ranges(source: Source, job: str, names: Sequence[str] = RANGES) -> None:
+    """Raises `BadOption` where a part of the log was chosen by one of these, and the job would take the rest for lost."""
+    given = {name.lower() for name, value in source.options.items() if value.strip().lower() not in WHOLE}
+    if asked := [name for name in names if name.lower() in given]:
         raise BadOption(f"{job}: looks at the whole log, not at a range of it ({', '.join(asked)})")
 
 

@@ -133,6 +133,10 @@ class Options:
         """Whether rows are chosen by their store time."""
         return self.starting_ms is not None or self.ending_ms is not None
 
+    def wants_queue_offset(self) -> bool:
+        """Whether rows are chosen by their queue offset."""
+        return bool(self.starting_offsets or self.ending_offsets)
+
     def wants_offset(self) -> bool:
         """Whether rows are chosen by their place in the log."""
         return self.starting_offset is not None or self.ending_offset is not None

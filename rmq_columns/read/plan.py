@@ -82,11 +82,10 @@ class Split:
 def plan_splits(options: Options) -> list[Split]:
     """Splits whose rows, one after another, are the table.  Raises `BadOption`, `CannotRead`."""
     schema_of(options)
-    has_ranges = bool(options.starting_offsets or options.ending_offsets)
     given = (
         options.topics is not None,
         options.queue_ids is not None,
-        has_ranges,
+        options.wants_queue_offset(),
         options.wants_time(),
         options.wants_offset(),
     )

@@ -73,8 +73,8 @@ class Task:
 
 def log_options(options: Options) -> Options:
     """The same for the log as a whole.  Raises `BadOption` for ranges: a queue with half of its units is none."""
-    if options.wants_time() or options.wants_offset():
-        raise BadOption("startingTimestamp, endingTimestamp, startingPhysicalOffset, endingPhysicalOffset: a queue is made whole")
+    if options.wants_time() or options.wants_offset() or options.wants_queue_offset():
+        raise BadOption("a range of timestamps, physical or queue offsets: a queue is made whole")
     return replace(options, table=Table.MESSAGES, include_system_topics=True, columns=None, topics=None, queue_ids=None)
 
 

@@ -29,7 +29,6 @@ from rmq_spark.kept import Keep, keeps
 from rmq_spark.known import brokers_of
 from rmq_spark.local import local
 from rmq_spark.measuring import (
-    OF_LOG_ONLY,
     lenient,
     small_table,
     source_of,
@@ -37,7 +36,7 @@ from rmq_spark.measuring import (
     without,
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Unit
-from rmq_spark.picking import refuse_ranges
+from rmq_spark.picking import RANGES, refuse_ranges
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import Shown, tables_of
 from rmq_wire.names import RETRY_PREFIX
@@ -138,7 +137,7 @@ def _found(spark: SparkSession, source: Source, asked: dict[tuple[str, str, int]
     """Rows of `POSITIONS`, only of queues that are asked for."""
     from rmq_spark.reading import worked
 
-    kept = lenient(without(source.options, (*OF_LOG_ONLY, "columns", "table", "topics", "verifyCrc", "includeSystemTopics")))
+    kept = lenient(without(source.options, (*RANGES, "columns", "table", "topics", "verifyCrc", "includeSystemTopics")))
     topics = sorted({topic for _, topic, _ in asked}) or [""]
     positions = [[*queue, sorted(found)] for queue, found in sorted(asked.items())]
     return worked(spark, "positions", {**kept, "paths": source.paths, "topics": topics}, positions=positions)

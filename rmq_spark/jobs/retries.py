@@ -36,7 +36,7 @@ from rmq_spark.measuring import (
     without,
 )
 from rmq_spark.outcome import Figure, Outcome, Plot, Table
-from rmq_spark.picking import TOPICS_MAX
+from rmq_spark.picking import OFFSETS, TOPICS_MAX, refuse_ranges
 from rmq_spark.progress import on_its_way, progress_of, timer_passed, usual_delay_ms
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import Shown, tables_of
@@ -73,6 +73,7 @@ def chains(spark: SparkSession, source: Source, keep: Keep = nothing) -> DataFra
     """
     from pyspark.sql import functions as F
 
+    refuse_ranges(source, "retries", OFFSETS)  # a copy has its offset in another queue
     progress = progress_of(spark, source)
     found = keep(_summed(copies(spark, source)))
     positions = [

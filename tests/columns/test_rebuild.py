@@ -185,8 +185,9 @@ def test_nothing_into_a_store(tmp_path: Path) -> None:
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
     store = golden_store(tmp_path / "store")
-    with pytest.raises(BadOption, match="made whole"):
-        built(store, tmp_path / "to", startingPhysicalOffset=100)
+    for a_range in ({"startingPhysicalOffset": 100}, {"startingOffsets": '{"T": {"0": 1}}'}):
+        with pytest.raises(BadOption, match="made whole"):
+            built(store, tmp_path / "to", **a_range)
     with pytest.raises(ValueError, match="times like"):
         built(store, tmp_path / "to", {"levels": "1s five"})
     assert not (tmp_path / "to").exists()

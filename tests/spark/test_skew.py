@@ -54,6 +54,13 @@ def test_queues(spark: Any, tmp_path: Path, kind: str) -> None:
         assert row["share"] == pytest.approx(counts[key] / topics[key[0]])
 
 
+def test_a_range_of_queue_offsets(spark: Any, tmp_path: Path) -> None:
+    outcome = outcome_of(spark, "skew", made(tmp_path).store, startingOffsets='{"orders": {"0": 3}}')
+    rows = rows_of(tmp_path / "made" / "store", topics="orders", startingOffsets='{"orders": {"0": 3}}')
+    [orders] = table_of(outcome, "topics")
+    assert (orders["topic"], orders["messages"]) == ("orders", len(rows))
+
+
 def test_topics_windows_and_producers(spark: Any, tmp_path: Path) -> None:
     store = made(tmp_path).store
     outcome = outcome_of(spark, "skew", store, window="1s")
