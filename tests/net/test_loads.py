@@ -1,7 +1,7 @@
 """Crowds: many idle connections, many slow ones, many held pulls, on a whole broker behind the real shell.
 
-The crowd lives in a process of its own.  Bounds are in CPU time of the server's thread and in memory, so they do not
-depend on what else the machine does.  The full sizes run nightly, a tenth of them always.
+The crowd lives in a process of its own.  Bounds are in lines of Python that the server runs and in memory, so they do not
+depend on the machine, nor on what else it does.  The full sizes run nightly, a tenth of them always.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import resource
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -40,26 +39,37 @@ ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
 SIZES = [1_000, pytest.param(10_000, marks=pytest.mark.nightly)]
 """The full size takes 10,000 descriptors on each side."""
-TURN_MS_MAX = 50.0
+TURN_LINES_MAX = 80_000
+"""Of a turn that a thousand peers leave, or in which a thousand pulls are woken: 52 to 63 for each, whatever the crowd."""
 PEER_BYTES_MAX = 12 * 1024
-BEAT_SHARE_MAX = 0.05
-"""Of a core, for a heartbeat of everybody in 30 s."""
-WAKE_MS_MAX = 20.0
+BEAT_LINES_MAX = 600
+"""For a heartbeat: 245 to 280 where many come in one turn, more where each comes alone."""
+WAKE_LINES_MAX = 6_000
+"""Of a turn in which one pull is woken, of whatever many: 2,100 to 4,700; a line for each of 10,000 would be more."""
+SAMPLES = 3
+"""Of work that may meet a look at all peers, which there is every ten seconds: the least counts."""
 
 
 class LongestTurn:
-    """Measures the CPU time of the longest pass of the reactor."""
+    """The most lines of Python that a pass of the reactor ran within the block."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ms = 0.0
+        self.lines = 0
+        self._monkeypatch = monkeypatch
+
+    def __enter__(self) -> LongestTurn:
         turn = Reactor.turn
 
-        def timed(reactor: Reactor, events: Sequence[tuple[int, int]]) -> None:
-            started = time.thread_time_ns()
-            turn(reactor, events)
-            self.ms = max(self.ms, (time.thread_time_ns() - started) / 1e6)
+        def counted(reactor: Reactor, events: Sequence[tuple[int, int]]) -> None:
+            with Lines() as lines:
+                turn(reactor, events)
+            self.lines = max(self.lines, lines.count)
 
-        monkeypatch.setattr(Reactor, "turn", timed)
+        self._monkeypatch.setattr(Reactor, "turn", counted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._monkeypatch.undo()
 
 
 class Crowd:
@@ -137,31 +147,33 @@ def anonymous_bytes() -> int:
 
 @pytest.mark.parametrize("count", SIZES)
 async def test_a_crowd_that_idles_and_leaves_at_once(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = LongestTurn(monkeypatch)
     async with serving(tmp_path) as it, it.crowd(count) as crowd:
         before = anonymous_bytes()
         await crowd.do(f"frame {heartbeat_frame()}")
         assert await crowd.do("open") == count
         await it.peers(count)
         assert (anonymous_bytes() - before) / count < PEER_BYTES_MAX
-        started = time.thread_time()
-        assert await crowd.do("beat") == count
-        assert time.thread_time() - started < 30 * BEAT_SHARE_MAX * count / 10_000 + 0.1
+        with Lines() as beats:
+            assert await crowd.do("beat") == count
+        assert beats.count < BEAT_LINES_MAX * count
         busy = await it.connect()
-        beside_the_crowd = await lines_of_sends(it, busy)
-        longest.ms = 0.0
-        await crowd.do("drop")
-        await it.peers(1)
-        assert longest.ms < TURN_MS_MAX
-        assert beside_the_crowd < await lines_of_sends(it, busy) * 1.25, "an idle crowd makes sends dear"
+        beside_the_crowd = await lines_of_sends(busy)
+        with LongestTurn(monkeypatch) as longest:
+            await crowd.do("drop")
+            await it.peers(1)
+        assert longest.lines < TURN_LINES_MAX
+        assert beside_the_crowd < await lines_of_sends(busy) * 1.25, "an idle crowd makes sends dear"
 
 
-async def lines_of_sends(it: Running, connection: Connection) -> int:
+async def lines_of_sends(connection: Connection) -> int:
     """Of both sides, for 100 sends."""
-    with Lines() as lines:
-        for _ in range(100):
-            assert (await connection.ask(send("TBW102"), b"x")).code == 0
-    return lines.count
+    found = []
+    for _ in range(SAMPLES):
+        with Lines() as lines:
+            for _ in range(100):
+                assert (await connection.ask(send("TBW102"), b"x")).code == 0
+        found.append(lines.count)
+    return min(found)
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.nightly)])
@@ -195,13 +207,11 @@ async def test_slow_peers_cost_their_connection_and_nothing_else(count: int, tmp
 
 @pytest.mark.parametrize("count", SIZES)
 async def test_held_pulls_wake_quickly_and_cost_little(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = LongestTurn(monkeypatch)
     async with serving(tmp_path) as it, it.crowd(count) as crowd:
         it.topic("Wide", queues=count)
         it.topic("One", queues=1)
         await crowd.do(f"frame {heartbeat_frame()}")
         assert await crowd.do("open") == count
-        good = await it.connect()
         before = anonymous_bytes()
         wide = tmp_path / "wide.txt"
         wide.write_text("\n".join(waiting_pull("Wide", n, n) for n in range(count)))
@@ -209,30 +219,31 @@ async def test_held_pulls_wake_quickly_and_cost_little(count: int, tmp_path: Pat
         while it.held < count:
             await trio.lowlevel.checkpoint()
         assert (anonymous_bytes() - before) / count < PEER_BYTES_MAX
-        longest.ms = 0.0
-        for n in range(50):
-            assert (await good.ask(send("Wide", n * (count // 50)), b"wake")).code == 0
-        assert await crowd.do("wait 50") == 50
-        assert longest.ms < WAKE_MS_MAX
+        good = await it.connect()
+        with LongestTurn(monkeypatch) as longest:
+            for n in range(50):
+                assert (await good.ask(send("Wide", n * (count // 50)), b"wake")).code == 0
+            assert await crowd.do("wait 50") == 50
+        assert longest.lines < WAKE_LINES_MAX
         assert it.held == count - 50
 
 
 @pytest.mark.parametrize("count", [1_000])
 async def test_one_message_wakes_a_thousand(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = LongestTurn(monkeypatch)
     async with serving(tmp_path) as it, it.crowd(count) as crowd:
         it.topic("One", queues=1)
         await crowd.do(f"frame {heartbeat_frame()}")
         assert await crowd.do("open") == count
-        good = await it.connect()
         one = tmp_path / "one.txt"
         one.write_text("\n".join(waiting_pull("One", 0, n) for n in range(count)))
         await crowd.do(f"each {one}")
         while it.held < count:
             await trio.lowlevel.checkpoint()
-        assert (await good.ask(send("One", 0), b"wake")).code == 0
-        assert await crowd.do(f"wait {count}") == count
-        assert longest.ms < 2 * TURN_MS_MAX
+        good = await it.connect()
+        with LongestTurn(monkeypatch) as longest:
+            assert (await good.ask(send("One", 0), b"wake")).code == 0
+            assert await crowd.do(f"wait {count}") == count
+        assert longest.lines < TURN_LINES_MAX
 
 
 def waiting_pull(topic: str, queue_id: int, opaque: int) -> str:
