@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from rmq_cli import spark_run
 from rmq_cli.spark import command
 from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.files.counted import Asked
 from rmq_spark.jobs import Job, Jobs
 from rmq_spark.outcome import Outcome
 from rmq_spark.writing import check_file, check_free, check_outside
@@ -106,6 +107,7 @@ def test_what_was_found_is_reported_when_it_cannot_be_written(
         "need": bool,
         "check_java": bool,
         "session": lambda *_: nullcontext(),
+        "asked": lambda *_: nullcontext(Asked()),
         "check_shared": lambda *_: None,
         "write_frames": full,
     }
