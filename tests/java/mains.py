@@ -40,6 +40,7 @@ class Main(ServerProcess):
         self.main = name
         self._namesrv = namesrv
         self._arguments = arguments
+        self.starts = 0
 
     def command(self) -> Sequence[str]:
         flags = [*SMALL, *OPENED, "-Xmx128m", f"-Drocketmq.namesrv.addr={self._namesrv}", f"-Duser.home={self.directory}"]
@@ -64,7 +65,7 @@ class Main(ServerProcess):
 
     def begin(self, has_begun: Callable[[Main], bool]) -> Main:
         """Start it and wait until it has begun; once more when it gave up before that."""
-        for _ in range(STARTS_MAX):
+        for self.starts in range(1, STARTS_MAX + 1):
             self.start(wait=False)
             until(lambda: has_begun(self) or self._gave_up(), f"start of {self.name}", seconds=SECONDS)
             if has_begun(self):
