@@ -184,16 +184,15 @@ class Link:
     async def ask_frame(self, frame: bytes, opaque: int, *, seconds: float = ANSWER_S) -> Answer:
         """Send these bytes and wait for the response of that number.  Raises `NoAnswer`."""
         started, place = trio.current_time(), self._count
+        seconds *= self._patience
         self._waiting.add(opaque)
         try:
             await self.send(frame)
-            found = await self.take(
-                lambda heard: heard.place >= place and heard.answers(opaque), seconds=seconds * self._patience
-            )
+            found = await self.take(lambda heard: heard.place >= place and heard.answers(opaque), seconds=seconds)
         finally:
             self._waiting.discard(opaque)
         if found is None:
-            why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds * self._patience:g} s"
+            why = "the connection ended" if self.ended.is_set() else f"nothing came within {seconds:g} s"
             raise NoAnswer(f"no answer to request {opaque} on connection {self.number}: {why}")
         if isinstance(found.command, Unreadable):
             raise NoAnswer(f"the answer to request {opaque} cannot be read: {found.command.why}")
