@@ -1,8 +1,10 @@
 """Our broker and the real Java broker under the same load in the same run: `make bench`.
 
 Both brokers run side by side with the same properties file under a name server of their own; the load (`bench/load.c`) goes to
-one of them at a time.  Each row is warmed by its own load on both sides, sides take turns, the median of the rounds counts.  CPU
-is what the operating system charged the whole broker process while the load was measured.  Writes a table and the raw figures.
+one of them at a time, and the other one stands still meanwhile (SIGSTOP): a JVM still compiles, flushes and collects for seconds
+after its load.  Each row is warmed by its own load on both sides until it gets no quicker, sides take turns, the median of the
+rounds counts.  CPU is what the operating system charged the whole broker process while the load was measured.  Writes a table and
+the raw figures.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,6 +84,10 @@ FIRST_LOOKS_S = 60.0
 """More than any broker needs for that."""
 
 
+WARM_S = 4.0
+WARM_RUNS_MAX = 6
+SETTLED = 1.05
+"""A side is warm when one more run of so many seconds is not quicker by this factor, or after so many runs."""
 BROKER_NAMES = {"ours": "broker-o", "java": "broker-a"}
 INVISIBLE_MS = 60_000
 """For how long a pop has its messages."""
@@ -141,6 +149,19 @@ def brokers(directory: Path, *, sync_flush: bool, more: Mapping[str, str] | None
         yield Side("ours", ours.port, ours.pid, names.address), Side("java", java.port, java.pid, names.address)
 
 
+@contextlib.contextmanager
+def alone(side: Side, sides: Iterable[Side]) -> Iterator[None]:
+    """The other sides stand still."""
+    others = [other for other in sides if other.pid != side.pid]
+    try:
+        for other in others:
+            os.kill(other.pid, signal.SIGSTOP)
+        yield
+    finally:
+        for other in others:
+            os.kill(other.pid, signal.SIGCONT)
+
+
 def median(figures: list[Figure]) -> Figure:
     """Field by field."""
     return Figure(*(statistics.median(column) for column in zip(*figures, strict=True)))
@@ -156,16 +177,27 @@ def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> 
     if row.kind in FIRST_LOOKS:
         return summary(row, sides, [first_looks(row, sides, turn) for turn in range(rounds + 1)][1:])
     topic, fill = FILLS.get(row.kind, (f"bench_{row.kind}_{row.connections}_{row.depth}", None))
-    if fill is not None:
-        for side in sides:
-            drive(side, fill, topic, 6.0, 0.5)
     for side in sides:
-        drive(side, row, topic, 4.0, 0.1, *more(side, row))
-    found = []
-    for turn in range(rounds):
-        ordered = sides if turn % 2 == 0 else sides[::-1]
-        found.append({side.name: drive(side, row, topic, seconds, 1.0, *more(side, row)) for side in ordered})
+        with alone(side, sides):
+            if fill is not None:
+                drive(side, fill, topic, 6.0, 0.5)
+            warm(side, row, topic)
+    found: list[dict[str, Figure]] = [{} for _ in range(rounds)]
+    for turn, figures in enumerate(found):
+        for side in sides if turn % 2 == 0 else sides[::-1]:
+            with alone(side, sides):
+                figures[side.name] = drive(side, row, topic, seconds, 1.0, *more(side, row))
     return summary(row, sides, found)
+
+
+def warm(side: Side, row: Row, topic: str) -> None:
+    """The row's own load until it gets no quicker."""
+    quickest = 0.0
+    for _ in range(WARM_RUNS_MAX):
+        rate = drive(side, row, topic, WARM_S, 0.1, *more(side, row)).rate
+        if rate < quickest * SETTLED:
+            return
+        quickest = max(quickest, rate)
 
 
 def first_looks(row: Row, sides: tuple[Side, Side], turn: int) -> dict[str, Figure]:
@@ -173,8 +205,9 @@ def first_looks(row: Row, sides: tuple[Side, Side], turn: int) -> dict[str, Figu
     topic, figures = f"bench_{row.kind}_{turn}", {}
     reading = row._replace(kind=FIRST_LOOKS[row.kind])
     for side in sides if turn % 2 == 0 else sides[::-1]:
-        drive(side, GRADED, topic, 6.0, 0.5)
-        figures[side.name] = drive(side, reading, topic, FIRST_LOOKS_S, 0.0, 0, "once")
+        with alone(side, sides):
+            drive(side, GRADED, topic, 6.0, 0.5)
+            figures[side.name] = drive(side, reading, topic, FIRST_LOOKS_S, 0.0, 0, "once")
     return figures
 
 

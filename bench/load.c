@@ -421,7 +421,7 @@ int main(int argc, char **argv) {
             printf("{\"event\":\"measuring\"}\n");
             fflush(stdout);
         }
-        if (now >= end || !reading) { end = now; break; }
+        if (now >= end) { end = now; break; }
         for (int i = 0; i < n; i++) {
             struct peer *peer = events[i].data.ptr;
             if (events[i].events & EPOLLOUT) flush_out(peer, epoll);
@@ -429,6 +429,7 @@ int main(int argc, char **argv) {
         }
         for (int i = 0; pace_us > 0 && i < connections; i++)
             if (peers[i].ask_at && peers[i].ask_at <= now_us()) ask(&peers[i], epoll);
+        if (!reading) { end = now_us(); break; } /* at once: the next wait has nothing to wait for */
     }
     getrusage(RUSAGE_SELF, &after);
     double cpu = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1e6 +
