@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,17 +149,17 @@ def brokers(directory: Path, *, sync_flush: bool, more: Mapping[str, str] | None
         yield Side("ours", ours.port, ours.pid, names.address), Side("java", java.port, java.pid, names.address)
 
 
-@contextlib.contextmanager
-def alone(side: Side, sides: Iterable[Side]) -> Iterator[None]:
-    """The other sides stand still."""
-    others = [other for other in sides if other.pid != side.pid]
-    try:
-        for other in others:
-            os.kill(other.pid, signal.SIGSTOP)
-        yield
-    finally:
-        for other in others:
-            os.kill(other.pid, signal.SIGCONT)
+def in_turn(sides: Sequence[Side]) -> Iterator[Side]:
+    """One after the other; meanwhile the others stand still."""
+    for side in sides:
+        others = [other.pid for other in sides if other.pid != side.pid]
+        try:
+            for pid in others:
+                os.kill(pid, signal.SIGSTOP)
+            yield side
+        finally:
+            for pid in others:
+                os.kill(pid, signal.SIGCONT)
 
 
 def median(figures: list[Figure]) -> Figure:
@@ -177,16 +177,14 @@ def measure(row: Row, sides: tuple[Side, Side], rounds: int, seconds: float) -> 
     if row.kind in FIRST_LOOKS:
         return summary(row, sides, [first_looks(row, sides, turn) for turn in range(rounds + 1)][1:])
     topic, fill = FILLS.get(row.kind, (f"bench_{row.kind}_{row.connections}_{row.depth}", None))
-    for side in sides:
-        with alone(side, sides):
-            if fill is not None:
-                drive(side, fill, topic, 6.0, 0.5)
-            warm(side, row, topic)
+    for side in in_turn(sides):
+        if fill is not None:
+            drive(side, fill, topic, 6.0, 0.5)
+        warm(side, row, topic)
     found: list[dict[str, Figure]] = [{} for _ in range(rounds)]
     for turn, figures in enumerate(found):
-        for side in sides if turn % 2 == 0 else sides[::-1]:
-            with alone(side, sides):
-                figures[side.name] = drive(side, row, topic, seconds, 1.0, *more(side, row))
+        for side in in_turn(sides if turn % 2 == 0 else sides[::-1]):
+            figures[side.name] = drive(side, row, topic, seconds, 1.0, *more(side, row))
     return summary(row, sides, found)
 
 
@@ -204,10 +202,9 @@ def first_looks(row: Row, sides: tuple[Side, Side], turn: int) -> dict[str, Figu
     """One round of a row of `FIRST_LOOKS`, by side."""
     topic, figures = f"bench_{row.kind}_{turn}", {}
     reading = row._replace(kind=FIRST_LOOKS[row.kind])
-    for side in sides if turn % 2 == 0 else sides[::-1]:
-        with alone(side, sides):
-            drive(side, GRADED, topic, 6.0, 0.5)
-            figures[side.name] = drive(side, reading, topic, FIRST_LOOKS_S, 0.0, 0, "once")
+    for side in in_turn(sides if turn % 2 == 0 else sides[::-1]):
+        drive(side, GRADED, topic, 6.0, 0.5)
+        figures[side.name] = drive(side, reading, topic, FIRST_LOOKS_S, 0.0, 0, "once")
     return figures
 
 
@@ -223,7 +220,7 @@ def cold_read(sides: tuple[Side, Side], stores: dict[str, Path], seconds: float)
     """p99 of sends (16 x 1) while one consumer reads data that is not in the page cache; microseconds per side."""
     row = Row("send 16 x 1 beside a cold read", "send", 16, 1, False, None, None)
     found = {}
-    for side in sides:
+    for side in in_turn(sides):
         drop_cache(stores[side.name])
         command = [str(load_generator()), "pull", "127.0.0.1", str(side.port), "bench_pull", "1", "32", str(seconds + 3), "0.1"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as reader:

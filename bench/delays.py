@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.compare import DEFAULT_SIZES, Row, Side, brokers, drive, machine, verdict
+from bench.compare import DEFAULT_SIZES, Row, Side, brokers, drive, in_turn, machine, verdict
 from bench.processes import OurBroker, answers, cpu_seconds, make_topic, rss_anon_mib
 from rmq_store.layouts import TIMER_CHECK
 from rmq_wire.codes import ResponseCode
@@ -145,7 +145,7 @@ def bursts(scratch: Path, kind: str, messages: int, rounds: int) -> None:
     with brokers(scratch, sync_flush=False, more=levels) as sides:
         print(f"| {kind} | delivered msg/s | CPU µs | sends/s alone | sends/s beside | beside ÷ alone |")
         print("|---|---:|---:|---:|---:|---|")
-        for side in sides:
+        for side in in_turn(sides):
             burst(side, "bench_warm", kind, messages // 10, beside=False)
             alone = [burst(side, f"bench_delay_{n}", kind, messages, beside=False) for n in range(rounds)]
             rate, cpu = (statistics.median(column) for column in list(zip(*alone, strict=True))[:2])

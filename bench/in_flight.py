@@ -2,9 +2,9 @@
 
     python -m bench.in_flight --messages 1000000
 
-Both brokers, one after the other: small messages are sent, popped and never acknowledged.  The memory is that of the process
-before the pops and after them.  When their invisible time ends the broker copies all of them to the retry topic; meanwhile one
-connection sends, a request at a time, and the longest of these sends counts.
+Both brokers, one after the other, while the other one stands still: small messages are sent, popped and never acknowledged.  The
+memory is that of the process before the pops and after them.  When their invisible time ends the broker copies all of them to the
+retry topic; meanwhile one connection sends, a request at a time, and the longest of these sends counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.compare import BROKER_NAMES, Side, brokers, machine
+from bench.compare import BROKER_NAMES, Side, brokers, in_turn, machine
 from bench.processes import load_generator, rss_anon_mib
 
 BODY_BYTES = 64
@@ -68,7 +68,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="rmq-bench-") as scratch,
         brokers(Path(scratch), sync_flush=False) as sides,
     ):
-        found = {side.name: measured(side, options.messages, options.invisible, options.watch) for side in sides}
+        found = {side.name: measured(side, options.messages, options.invisible, options.watch) for side in in_turn(sides)}
     print(f"{machine()}\n\n{json.dumps(found, indent=1)}")
     if options.raw:
         options.raw.write_text(json.dumps(found, indent=1) + "\n")

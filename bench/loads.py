@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.compare import Row, Side, brokers, drive
+from bench.compare import Row, Side, brokers, drive, in_turn
 from bench.processes import cpu_seconds, load_generator, make_topic, rss_anon_mib
 from rmq_wire.command import encode_request
 from rmq_wire.declare import Request
@@ -225,7 +225,7 @@ def held_by_few(directory: Path, seconds: float) -> Iterator[Figure]:
     directory.mkdir()
     frames = directory / "frames"
     with brokers(directory, sync_flush=False) as sides:
-        found = {side.name: hold_many(side, frames) for side in sides}
+        found = {side.name: hold_many(side, frames) for side in in_turn(sides)}
     (mib, p99), (java_mib, java_p99) = found["ours"], found["java"]
     what = f"{HELD:,} held pulls over {HOLDERS:,} connections"
     yield Figure(f"{what}: memory", f"{mib:.0f} MiB", "< 300 MiB", mib < 300, f"{java_mib:.0f} MiB")
@@ -297,7 +297,7 @@ def slow_group(directory: Path, seconds: float) -> Iterator[Figure]:
     directory.mkdir()
     with brokers(directory, sync_flush=False) as sides:
         alone, beside = {}, {}
-        for side in sides:
+        for side in in_turn(sides):
             drive(side, Row("fill", "send", 16, 16, False, None, None), "bench_pull", seconds, 0.5)
             neighbours(side, seconds)
             alone[side.name] = neighbours(side, seconds)

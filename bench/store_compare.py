@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.compare import DEFAULT_SIZES, Row, Side, drive, machine, verdict
+from bench.compare import DEFAULT_SIZES, Row, Side, drive, in_turn, machine, verdict
 from bench.processes import OurBroker, answers, cpu_seconds, evict, load_generator, make_topic
 from bench.store_logs import Share, copy_store, remove_store, write_log
 from rmq_wire.headers.positions import GetMaxOffset, GetMaxOffsetResponse
@@ -121,10 +121,10 @@ def lag(side: Side, seconds: float) -> Lags:
 
 def lags(sides: tuple[Side, Side], seconds: float) -> Iterator[Result]:
     """Both sides, p99 and the worst."""
-    for side in sides:
+    for side in in_turn(sides):
         make_topic(side.port, PROBE, 1)
         drive(side, FASTEST, "bench_lag", 4.0, 0.1)
-    found = {side.name: lag(side, seconds) for side in sides}
+    found = {side.name: lag(side, seconds) for side in in_turn(sides)}
     for what, name in (("queue", "queues"), ("keys", "index")):
         ours, java = (getattr(found[side.name], what) for side in sides)
         held = ours[-1] < LAG_MS_MAX
@@ -174,7 +174,7 @@ def cold_reads(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int, m
     for topic, connections, text in ((ONE, 1, "one queue"), (MANY, MANY_QUEUES, f"{MANY_QUEUES} queues interleaved")):
         readings: dict[str, list[Reading]] = {side.name: [] for side in sides}
         for turn in range(rounds):
-            for side in sides if turn % 2 == 0 else sides[::-1]:
+            for side in in_turn(sides if turn % 2 == 0 else sides[::-1]):
                 readings[side.name].append(read_cold(side, stores[side.name], topic, connections, messages))
         rates = {name: statistics.median([r.rate for r in found]) for name, found in readings.items()}
         shown = {
@@ -213,12 +213,12 @@ def beside(side: Side, store: Path, seconds: float, how: str) -> tuple[float, fl
 
 def sends_beside(sides: tuple[Side, Side], stores: dict[str, Path], rounds: int, seconds: float) -> Iterator[Result]:
     """Alone and beside the reader in turns; the medians of both are compared."""
-    for side in sides:
+    for side in in_turn(sides):
         sent(side, 4.0)
     for how, text in ((str(PACED), f"paced at {PACED:,} msg/s"), ("once", "as fast as it can")):
         kept: dict[str, float] = {}
         shown: dict[str, str] = {}
-        for side in sides:
+        for side in in_turn(sides):
             without, within = [], []
             for _ in range(rounds):
                 without.append(alone(side, stores[side.name], seconds))
