@@ -60,6 +60,11 @@ grid(
             expect=Expect(silent=True),
             title="Neither committed nor rolled back: nobody is answered",
         ),
+        "odd-end": Cell(
+            change={"commitOrRollback": "1"},
+            expect=REFUSED,
+            title="An end that is none of the three is refused",
+        ),
     },
     missing={"msgId": UNREAD},
     none={"permission": NO_PERMISSION, "limit": NO_LIMIT},
