@@ -18,8 +18,8 @@ from tests.support.java import REFERENCE, SMALL, classpath, java, programs
 
 pytestmark = pytest.mark.java
 
-EXAMPLES = 500
-TOGETHER = 5
+EXAMPLES = 125
+TOGETHER = 20
 """Selectors that are asked about the same properties: drawing these costs as much as drawing one of them."""
 SETS = 5
 
