@@ -20,6 +20,7 @@ from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import Slices, begun
 from broker_impl.intake import NotTaken
 from broker_impl.pop_parts import PopParts
+from broker_impl.pop_records import SAME_TIME_MS
 from broker_impl.remarks import FAQ, UNTOUCHED
 from broker_impl.state.order_info import ILLEGAL
 from broker_impl.state.pop_lines import QueueOfGroup
@@ -50,9 +51,6 @@ CHARACTERS_OF_ACK: Final = 128
 """Of a longer bit set so many count as another acknowledgement: 768 messages, 0.2 µs each, 3 µs of an ordered pop."""
 DISTANCES_MAX: Final = 16_384
 """How far behind the beginning of its pop a message may lie: a filter passes over some hundreds."""
-SAME_TIME_MS: Final = 100
-"""A check point is known by its place and time: one that is changed at once gets the millisecond after that of its pop, and so
-again and again.  (*Differs*: Java takes the new one for the old one, and the end of the old one ends both.)"""
 MessageEnd = AckMessage | ChangeInvisibleTime
 
 

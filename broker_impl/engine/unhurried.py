@@ -14,7 +14,7 @@ from broker_impl.engine.loop import Loop
 Told = tuple[int, int, str]
 """Of a message for the timer's topic: its place in the log, the time of its slot, and the topic where it belongs."""
 
-GATHER_MS: Final = 20
+GATHER_MS: Final = 30
 """After the last dispatch of such; the first after a pause goes at once."""
 GATHER_MAX: Final = 128
 """So many do not wait: with what the timer does about them one piece of 1 ms at least, 2 ms on a slow machine that is busy."""
@@ -30,7 +30,8 @@ class Unhurried:
         """How many there are; 0 also where that is not known any more."""
         self.tell: Callable[[list[Told]], None] = lambda _: None
         """Hears what was said of those that are dispatched, before they are."""
-        self._told: list[Told] = []
+        self.told: list[Told] = []
+        """What was said of those that are not dispatched: another list after each dispatch, or when it is not known any more."""
         self._until_ms = 0
         self._dispatched_ms = -GATHER_MS
         self._has_alarm = False
@@ -40,12 +41,12 @@ class Unhurried:
         if not self.count or until_ms < self._until_ms:
             self._until_ms = until_ms
         self.count += 1
-        self._told.append(told)
+        self.told.append(told)
 
     def undone(self) -> None:
         """Something that was staged is not, perhaps one of these: of none it is known what it is."""
         self.count = 0
-        self._told.clear()
+        self.told = []
 
     def wait(self, waiting: int) -> bool:
         """All that is `waiting` may wait now; else nothing does any more."""
@@ -54,7 +55,7 @@ class Unhurried:
         if waiting != self.count or waiting >= GATHER_MAX or env.wall_ms >= self._until_ms or env.mono_ms >= due_ms:
             self._dispatched_ms = env.mono_ms
             self.count = 0
-            told, self._told = self._told, []
+            told, self.told = self.told, []
             self.tell(told)
             return False
         if not self._has_alarm:

@@ -146,7 +146,10 @@ class Timer:
         self._caught_up_at = max(self._caught_up_at, end)
 
     def tell(self, told: Sequence[tuple[int, int, str]]) -> None:
-        """Who has stored such messages says what they are (place, time of the slot, topic): they need not be read."""
+        """Who has stored such messages says what they are (place, time of the slot, topic): they need not be read.
+
+        It is passed over where that time says so (`steps.over`).  What belongs together is told, and forgotten, at once.
+        """
         if len(self._told) > TOLD_MAX:
             self._told.clear()
         self._told.update([(at, (slot_ms, topic)) for at, slot_ms, topic in told])
@@ -182,7 +185,7 @@ class Timer:
         """What the step staged is written (or it staged nothing): its messages are in the wheel, or out of it.  Raises OSError,
         and then the messages that did not enter the wheel come again with the next step.
         """
-        self.safe_from = max(self.safe_from, step.end_offset, step.source_end)
+        self.safe_from = max(self.safe_from, step.end_offset, step.source_end, step.passed_for)
         self._rolled_to = max(self._rolled_to, step.rolled_to)
         self._entered_to = max(self._entered_to, step.source_end)
         self.metrics.add_all(step.metrics, wall_ms)
@@ -198,7 +201,9 @@ class Timer:
             self.read_ms = (slot.tick + 1) * self.settings.timer_precision_ms
         if step.entries:
             self._write(step.entries, wall_ms)
-        self.enqueued.add(len(step.direct) + len(step.entries), wall_ms)
+        self.enqueued.add(len(step.direct) + len(step.entries) + len(step.passed), wall_ms)
+        for at in step.passed:
+            self._told.pop(at, None)
         if step.queue_offset >= 0:
             self.is_used = True
             self.queue_offset = step.queue_offset
@@ -218,12 +223,14 @@ class Timer:
                 if step.is_half_full:
                     return
                 try:
-                    said = told.pop(physical_offset, None) if told else None
-                    if offset in ahead:
+                    said = told.get(physical_offset) if told else None
+                    if said is not None and said[0] < 0:
+                        step.passes(physical_offset, -said[0])
+                    elif offset in ahead:
                         pass
                     elif said is None:
                         self._enqueue_one(step, offset, physical_offset, size, next(drafts), wall_ms, deliver)
-                    elif not self._enqueue_told(step, offset, physical_offset, size, said):
+                    elif not self._enqueue_told(step, offset, physical_offset, size, told.pop(physical_offset)):
                         [read] = self._store.copies(names.WHEEL_TIMER_TOPIC, ((physical_offset, size),))
                         self._enqueue_one(step, offset, physical_offset, size, read, wall_ms, deliver)
                 except NoTimer as why:

@@ -30,6 +30,11 @@ _DELAY_MS: Final = Unit._fields.index("delay_ms")
 """By number: there is one for each message of a slot."""
 
 
+def over(end_offset: int) -> int:
+    """What `Timer.tell` hears in place of the time of a slot: the log up to there says that nobody waits for the message."""
+    return -end_offset
+
+
 class Entry(NamedTuple):
     """A message that enters the wheel when the step is done."""
 
@@ -52,6 +57,10 @@ class Step:
         """One of them is for a slot that is over: no slot is read before it is in the wheel."""
         self.queue_offset = -1
         self.delivered = 0
+        self.passed: list[int] = []
+        """Places of messages that were over."""
+        self.passed_for = 0
+        """Until where the log says that they were."""
         self.direct: list[int] = []
         """Queue offsets of messages that were delivered past the wheel."""
         self.metrics: list[tuple[str | None, int]] = []
@@ -60,6 +69,13 @@ class Step:
         self.trouble: Exception | None = None
         self.looked = 0
         self.bytes = 0
+
+    def passes(self, place: int, end_offset: int) -> None:
+        """A message is over.  It stays known as such until the step is done: should that come to nothing, it is passed again."""
+        self.passed.append(place)
+        self.looked += 1
+        if end_offset > self.passed_for:
+            self.passed_for = end_offset
 
     @property
     def is_half_full(self) -> bool:

@@ -154,6 +154,14 @@ class PopCheckPoint(Body, kw_only=False, rename=None):
             raise BadBody(f"a check point of {self.num} messages that names {len(self.diffs)}")
         return self.start_offset + self.diffs[index]
 
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Of all its messages, in the order of its bits.  Raises `BadBody` as `offset_at`."""
+        start, num, diffs = self.start_offset, self.num, self.diffs
+        if num <= MESSAGES_MAX and (not diffs or diffs == _FIRST[num]):
+            return range(start, start + num)
+        return [self.offset_at(index) for index in range(num)]
+
     def index_of(self, offset: int) -> int:
         """The bit of the message at this queue offset; -1 for one that was not handed out (`indexOfAck`)."""
         distance = offset - self.start_offset

@@ -119,6 +119,16 @@ def an_ack_of_another_pop_time_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReviveQueue, "take", take)
 
 
+def a_part_of_a_pop_ends_it(patch: pytest.MonkeyPatch) -> None:
+    real = PopRecords._end
+
+    def end(self: PopRecords, name: Any, fresh: Any, acked: Sequence[int], *record: int) -> None:
+        fresh.left = acked
+        real(self, name, fresh, acked, *record)
+
+    patch.setattr(PopRecords, "_end", end)
+
+
 def the_check_point_follows_the_answer(patch: pytest.MonkeyPatch) -> None:
     def check_point(self: PopSelection, queue: QueueOfGroup, offset: int, offsets: Sequence[int], next_offset: int) -> bool:
         parts = self.parts
@@ -355,6 +365,7 @@ BITES: dict[Plant, int] = {progress_out_of_order: 65, a_failed_copy_is_passed_ov
 BUDGET: dict[Plant, int] = {
     an_ack_is_lost: AT_ONCE,
     an_ack_of_another_pop_time_counts: SOON,
+    a_part_of_a_pop_ends_it: SOON,
     the_check_point_follows_the_answer: SOON,
     progress_before_the_check_point: SOON,
     bits_from_one_on: AT_ONCE,

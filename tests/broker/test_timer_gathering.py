@@ -9,8 +9,9 @@ import pytest
 
 from broker_impl.timer_gathering import GATHER_MAX, GATHER_MS
 from rmq_store.timer.machine import Timer
+from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.popping import ack, pop, take
+from tests.support.popping import ack, batch_of, pop, take
 from tests.support.requests import pairs, send
 
 
@@ -123,12 +124,14 @@ def popped_for_a_while(root: Path) -> Harness:
     """Pops, acknowledgements and messages of others, while a clock goes on."""
     broker = Harness(root).begun()
     client = broker.connect()
-    for number in range(GATHER_MAX):
+    for number in range(2 * GATHER_MAX):
         client.ask(send(queue_id=0), b"m%d" % number)
     for number in range(GATHER_MAX):
-        several = take(client, count=1, invisible_time=1_000 * (1 + number % 5))
+        several = take(client, count=2, invisible_time=1_000 * (1 + number % 5))
         if number % 3:
-            ack(client, *several)
+            ack(client, several[0])  # none, one at once, or the other one later
+            broker.driver.advance(GATHER_MS)
+            ack(client, *several[1 : number % 3])
         if number % 7 == 0:
             client.ask(send(properties=pairs(UNIQ_KEY=f"{number:032}", TIMER_DELAY_SEC=str(1 + number % 3))), b"later")
         broker.driver.advance(number % 4 * 40)
@@ -163,11 +166,113 @@ def test_what_is_known_of_records_is_what_they_say(tmp_path: Path, monkeypatch: 
     assert len(found[0]) > GATHER_MAX
 
 
-def test_what_was_told_of_records_that_are_undone_counts_not(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check point is staged, and the request fails; then a message of another kind lies in its place."""
+REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
+
+
+def revived(broker: Harness) -> int:
+    """Records that came out of the wheel."""
+    return sum(len(broker.stored(REVIVE, queue_id)) for queue_id in range(8))
+
+
+def first_goes(broker: Harness) -> Client:
+    """A pop of the first message goes to the timer at once, for that had nothing to do; what comes a millisecond later waits."""
     client = broker.connect()
     take(client, count=1)
-    broker.driver.run()
+    assert behind(broker) == (0, 1)
+    broker.driver.advance(1)
+    return client
+
+
+@pytest.mark.parametrize("several", ["one by one", "together"])
+def test_a_pop_that_is_acknowledged_at_once_is_over(broker: Harness, several: str) -> None:
+    """Its records are stored, and the timer passes them over: nothing is left to do about it."""
+    client = first_goes(broker)
+    found = take(client, count=3)
+    if several == "together":
+        assert client.ask(*batch_of(found)).code == 0
+    else:
+        ack(client, *found)
+    records = 2 if several == "together" else 1 + len(found)
+    assert behind(broker) == (records, 1)
+    broker.driver.advance(GATHER_MS)
+    assert behind(broker) == (0, 1)
+    assert not timer_of(broker)._told
+    broker.driver.advance(30_000)
+    assert revived(broker) == 1, "the check point of the other one"
+    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m0"]
+    assert broker.node.revive.open == 0
+
+
+def test_what_nobody_acknowledges_of_a_pop_comes_again(broker: Harness) -> None:
+    client = broker.connect()
+    take(client, queue_id=1)
+    found = take(client, count=3)
+    ack(client, found[0], found[2])
+    broker.driver.advance(30_000)
+    assert revived(broker) == 3
+    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m1"]
+
+
+@pytest.mark.parametrize("queues", [1, 8])
+@pytest.mark.parametrize("has_gone", [False, True])
+def test_two_pops_of_one_name(queues: int, has_gone: bool, tmp_path: Path) -> None:
+    """Progress was set back in the millisecond of a pop.  In one revive queue an acknowledgement ends the message in both.
+
+    `has_gone`: the first check point is in the wheel when the second one is put.
+    """
+    broker = Harness(tmp_path, reviveQueueNum=queues).begun()
+    client = broker.connect()
+    for number in range(2):
+        client.ask(send(queue_id=0), b"m%d" % number)
+    broker.driver.advance(GATHER_MS)
+    first_goes(broker)
+    once = take(client, count=1)
+    if has_gone:
+        client.ask(send("T", 1), b"other")
+    broker.node.offsets.commit("G", "T", 0, once[0].receipt.start_offset)
+    again = take(client, count=1)
+    assert once[0].receipt._replace(revive_queue=0) == again[0].receipt._replace(revive_queue=0)
+    ack(client, *once)
+    broker.driver.advance(30_000)
+    assert revived(broker) == (4 if queues == 1 or has_gone else 2)
+    assert [one.body for one in broker.stored("%RETRY%G_T")] == ([b"m0"] if queues == 1 else [b"m0", b"m1"])
+
+
+def test_what_is_over_stays_so_when_the_step_fails(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer's log takes nothing at first: of a check point that is passed over the acknowledgement is, too."""
+    client = first_goes(broker)
+    ack(client, *take(client, count=1))
+    take(client, count=1)
+    real = Timer._write
+    failed: list[int] = []
+
+    def write(self: Timer, *given: Any) -> None:
+        if not failed:
+            failed.append(1)
+            raise OSError("planted")
+        real(self, *given)
+
+    monkeypatch.setattr(Timer, "_write", write)
+    broker.driver.advance(30_000)
+    assert failed
+    assert revived(broker) == 2
+    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m0", b"m2"]
+
+
+def test_a_kill_leaves_the_long_way_to_what_is_over(broker: Harness) -> None:
+    """Nobody remembers then that the check point has its acknowledgement: they meet in the revive topic."""
+    client = first_goes(broker)
+    ack(client, *take(client, count=1))
+    assert coming(broker)
+    broker.restart(kill=True)
+    broker.driver.advance(30_000)
+    assert revived(broker) == 3
+    assert [one.body for one in broker.stored("%RETRY%G_T")] == [b"m0"]
+
+
+def test_what_was_told_of_records_that_are_undone_counts_not(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check point is staged, and the request fails; then a message of another kind lies in its place."""
+    client = first_goes(broker)
 
     def fails(*_: Any) -> None:
         raise ValueError("planted")
@@ -176,6 +281,6 @@ def test_what_was_told_of_records_that_are_undone_counts_not(broker: Harness, mo
         patch.setattr("broker_impl.capabilities.pop.Pop._found", fails)
         assert client.ask(pop(count=1)).code == 1
     engine = broker.node.engine
-    assert (engine.unhurried.count, engine.unhurried._told) == (0, [])
+    assert (engine.unhurried.count, engine.unhurried.told) == (0, [])
     take(client, count=1)
-    assert len(engine.unhurried._told) == 1
+    assert len(engine.unhurried.told) == 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rmq_store.timer.flush import IDLE_ROUNDS
-from rmq_store.timer.steps import DELIVERIES_PER_STEP, Step
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, Step, over
+from rmq_wire import names
 from tests.support.store_rig import ROOT, START_MS
 from tests.support.timer_rig import LOG_UNITS, TimerRig
 
@@ -74,3 +75,21 @@ def test_a_log_that_lost_its_last_file_takes_in_again_only_what_that_had() -> No
     assert "the timer's log lacks messages from offset 100 of its queue on, they enter the wheel again" in rig.said
     rig.wait(100_000)
     assert sorted(rig.keys()) == sorted([*came, *waits])
+
+
+def test_what_is_over_is_passed_when_the_disk_knows_it() -> None:
+    """Its step is done long before what ended it is looked at; progress waits until the log is synced up to there."""
+    rig = TimerRig()
+    _, *others, _ = [rig.send(START_MS + 5_000) for _ in range(2 * ENTRIES_PER_STEP)]
+    store = rig.rig.store
+    first, last = [store.queue_unit(names.WHEEL_TIMER_TOPIC, 0, at) for at in (0, 2 * ENTRIES_PER_STEP - 1)]
+    end = last[0] + last[1]
+    rig.timer.tell([(place, over(end), "T") for place in (first[0], last[0])])
+    assert rig.step()
+    assert (rig.timer.queue_offset, rig.timer.waiting) == (ENTRIES_PER_STEP, ENTRIES_PER_STEP - 1)
+    tickets = [rig.flusher.begin(flushed, rig.wall_ms, force=True) for flushed in (end - 1, end)]
+    assert [ticket is not None for ticket in tickets] == [False, True]
+    rig.turn()
+    assert not rig.timer._told
+    rig.wait(10_000)
+    assert rig.keys() == others

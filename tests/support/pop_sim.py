@@ -468,8 +468,12 @@ class PowerDay(PopDay):
 def power_day(seed: int, *, sync_flush: bool) -> None:
     """Play one on which the power goes, with a wheel of an hour: the disk in memory copies it again and again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("broker_impl.node.timer_settings", lambda config: replace(timer_settings(config), wheel_slots=WHEEL_SLOTS))
+        wheel_of_an_hour(patch)
         PowerDay(seed, sync_flush=sync_flush).play()
+
+
+def wheel_of_an_hour(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("broker_impl.node.timer_settings", lambda config: replace(timer_settings(config), wheel_slots=WHEEL_SLOTS))
 
 
 def day(seed: int, root: Path, *, calm: bool = False) -> None:
