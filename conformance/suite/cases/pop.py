@@ -18,7 +18,7 @@ import trio
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, units
 from conformance.suite.kit import case as declare
 from conformance.suite.means.holding import hold_ms, woken_s
-from conformance.suite.means.popping import INVISIBLE_MS, acknowledge, bodies, filled, pop, popped, short_ms
+from conformance.suite.means.popping import INVISIBLE_MS, acknowledge, bodies, filled, ordered, pop, popped, short_ms
 from rmq_wire.headers.pop import (
     BatchAckMessage,
     ChangeInvisibleTime,
@@ -226,7 +226,7 @@ async def at_most_32(t: Trial) -> None:
 @case("pop.order", MUST, codes=ACK, rests_on="ConsumerOrderInfoManager")
 async def in_order(t: Trial) -> None:
     """In order, the next messages of a queue wait for the acknowledgement of these."""
-    topic, group = await filled(t, 4), await t.group(consume_message_orderly=True)
+    topic, group = await ordered(t, 4)
     first = await popped(t, topic, group, 2, queue=0, order=True)
     t.equal("the first two", [one.body for one in first], [b"m0", b"m1"])
     t.equal("meanwhile", (await pop(t, topic, group, queue=0, count=2, order=True)).messages, [])
@@ -242,7 +242,7 @@ async def in_order_again(t: Trial) -> None:
 
     `orderCountInfo` says how often: `0 qo0%offset times` for each message, `0 queue times` for old clients.
     """
-    topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
+    topic, group = await ordered(t, 3)
     first = await popped(t, topic, group, 2, queue=0, order=True, invisible_ms=short_ms(t))
     t.equal("the first two", [one.body for one in first], [b"m0", b"m1"])
     again = await pop(t, topic, group, queue=0, count=3, order=True, poll_ms=hold_ms(t))
@@ -254,7 +254,7 @@ async def in_order_again(t: Trial) -> None:
 @case("pop.order-attempt", SHOULD, rests_on="ConsumerOrderInfoManager.OrderInfo.needBlock")
 async def the_same_attempt(t: Trial) -> None:
     """In order, an attempt that is repeated by its name gets the same again at once; another one does not."""
-    topic, group = await filled(t, 2), await t.group(consume_message_orderly=True)
+    topic, group = await ordered(t, 2)
     for attempt, expected in (("one", [b"m0"]), ("two", []), ("one", [b"m0"])):
         found = await pop(t, topic, group, queue=0, count=1, order=True, attempt=attempt)
         t.equal(f"attempt {attempt}", [one.body for one in found.messages], expected)
@@ -266,7 +266,7 @@ async def partly_in_order(t: Trial) -> None:
 
     Of three messages the second is acknowledged: all three come again.
     """
-    topic, group = await filled(t, 3), await t.group(consume_message_orderly=True)
+    topic, group = await ordered(t, 3)
     first = await popped(t, topic, group, 3, queue=0, order=True, invisible_ms=short_ms(t))
     t.answer("acknowledge", await acknowledge(t, topic, group, first[1]))
     again = await pop(t, topic, group, queue=0, order=True, poll_ms=hold_ms(t))

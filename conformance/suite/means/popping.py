@@ -168,6 +168,22 @@ async def filled(t: Trial, count: int, *, queues: int = 1) -> str:
     return topic
 
 
+async def ordered(t: Trial, count: int) -> tuple[str, str]:
+    """A topic with so many messages in its queue 0, and a group that has popped in order before, from another queue.
+
+    The real broker puts the first batch that a group has of a topic into a row that is still empty, which its cleaning (each 5 s)
+    removes at just that moment: the batch is forgotten, and blocks nothing (`ConsumerOrderInfoManager.update`, `autoClean`).
+    """
+    topic, group = await t.topic(queues=2), await t.group(consume_message_orderly=True)
+    await t.send(topic, b"other", queue=1)
+    for number in range(count):
+        await t.send(topic, b"m%d" % number, queue=0)
+    await t.pull_all(topic, 1, queue=1)
+    await t.pull_all(topic, count, queue=0)
+    await popped(t, topic, group, 1, queue=1, order=True)
+    return topic, group
+
+
 def bodies(found: list[Handed]) -> list[bytes]:
     """Their bodies, sorted."""
     return sorted(one.body for one in found)
