@@ -34,7 +34,7 @@ from rmq_spark.jobs.loss_judge import judged
 from rmq_spark.jobs.loss_ledger import BLOCK, BLOCK_BITS
 from rmq_spark.jobs.loss_match import Matching
 from rmq_spark.jobs.loss_tables import LABELS, REPORT, VERDICTS, WRONG
-from rmq_spark.kept import Keep, Short, keeping, keeps
+from rmq_spark.kept import Keep, Short, keeping, keeps, shortened
 from rmq_spark.ledger import LEDGER_PARAMETERS
 from rmq_spark.measuring import source_of
 from rmq_spark.outcome import Figure, Frames, Outcome, Plot
@@ -60,7 +60,7 @@ def loss(spark: SparkSession, paths: Any, **options: Any) -> DataFrame:
     given, rest = JOB.arguments(options)
     with keeping() as keep:
         job = Matching(spark, source_of(paths, rest), given, Short(keep), silent)
-        return judged(job).drop("isPlain").unionByName(job.sound())
+        return judged(job, with_places=True).drop("isPlain").unionByName(job.sound())
 
 
 def by_topic(job: Matching, verdicts: DataFrame) -> DataFrame:
@@ -150,7 +150,7 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
     job = Matching(spark, source, given, keep, progress)
     with watched(spark, "judging", progress):
         verdicts = keep(judged(job))
-        topics = keep(by_topic(job, verdicts))
+        topics = shortened(by_topic(job, verdicts))
         [sums] = topics.agg(F.count("*").alias("topics"), *(F.sum(one).alias(one) for one in (*VERDICTS, "dead"))).collect()
     more = job.sums.messages - job.found.told if job.is_small else job.found.untold
     with watched(spark, "summing up", progress):
@@ -159,8 +159,8 @@ def run(spark: SparkSession, source: Source, given: dict[str, Any], progress: Pr
             {
                 "findings": rows.where(F.col("verdict").isin(list(WRONG))),
                 "expired": rows.where("verdict = 'expired'"),
-                "groups": keep(by_group(job, verdicts)),
-                "positionsAhead": keep(ahead(job)),
+                "groups": shortened(by_group(job, verdicts)),
+                "positionsAhead": shortened(ahead(job)),
             }
         )
         wrong_count = sum(sums[one] or 0 for one in WRONG)

@@ -28,6 +28,10 @@ _OR_COMMITTED: Final = " and ".join(f"told{one} + committed{one} = 0" for one in
 _LED_TO: Final = " and ".join(f"led{one} = 0" for one in _SUMS)
 IS_SOUND: Final = f"(({_NOTHING} or {_OR_WAITING} or {_OR_COMMITTED}) and {_LED_TO})"
 IS_UNEVEN: Final = f"(place is null and not {IS_SOUND} and (acknowledged > 0 or messages > 0))"
+IS_SHORT: Final = f"({IS_UNEVEN} and toldCount + waitsCount + committedCount < 0)"
+"""Whether the log has fewer there than the ledger: something is at another place, or nowhere."""
+IS_MISLED: Final = f"({IS_UNEVEN} and not ({_LED_TO}))"
+"""Whether its queue does not lead to each of its messages, and nowhere else."""
 IS_EXACT: Final = "bit_count(offsets) = acknowledged"
 """Whether the bits say of each row of the ledger where in the block it is: two rows may name one place."""
 OF_PLACE: Final = (
@@ -47,8 +51,9 @@ OF_PLACE: Final = (
 
 def blocks_of(ledger: Ledger, log: DataFrame, units: DataFrame) -> DataFrame:
     """A row for each block: acknowledged (plain rows of the ledger), offsets (a bit for each of their queue offsets), messages
-    (in the log, in their own topic), sums, mayDetour (the topic has messages that were or are in the system's), first (offset of
-    the queue that the log still has), end.  And a row for each of the log that is by itself: brokerName, topic, place.
+    (in the log, in their own topic), logFrom, logTo (where these lie), sums, mayDetour (the topic has messages that were or are
+    in the system's), first (offset of the queue that the log still has), end.  And a row for each of the log that is by itself:
+    brokerName, topic, place.
 
     log: of `loss_scan`.  units: with `isThere`, whether the log still has what they lead to.
     """
@@ -59,6 +64,8 @@ def blocks_of(ledger: Ledger, log: DataFrame, units: DataFrame) -> DataFrame:
         F.count_if("isTold").alias("acknowledged"),
         F.bit_or("offset").alias("offsets"),
         F.count_if("isOwn").alias("messages"),
+        F.min("logFrom").alias("logFrom"),
+        F.max("logTo").alias("logTo"),
         *_summed("told"),
         *_summed("waits"),
         *_summed("committed"),
@@ -84,6 +91,8 @@ def _of_log(ledger: Ledger, log: DataFrame) -> DataFrame:
         F.when(is_row, block_of("queueOffset")).alias("block"),
         F.when(~is_row, F.struct(*OF_PLACE)).alias("place"),
         own.alias("isOwn"),
+        F.when(own, F.col("physicalOffset")).alias("logFrom"),
+        F.when(own, F.col("physicalOffset") + F.col("storeSize")).alias("logTo"),
         F.when(own & is_sound & ~_has(IS_MOVED), claim).alias("told"),
         F.when(own & is_sound & _has(IS_COMMITTED), claim).alias("committed"),
         F.when(is_row & is_sound & _has(IS_WAITING) & F.lit(not by_place), claim).alias("waits"),

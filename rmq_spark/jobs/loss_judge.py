@@ -1,7 +1,7 @@
 """The verdicts: what was met (`loss_match`) with queue units, and, where a message is missing, with what may have become of it.
 
-What no row needs is not asked for: without a missing message neither the bounds of queues nor what brokers may have, without one
-that waits no progress.
+What no row needs is not asked for: no queue units where the sums of blocks say that each message has its own, without a missing
+message neither the bounds of queues nor what brokers may have, without one that waits no progress.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ KNOWING_MAX: Final = 10_000
 _BROKERS: Final = "array<struct<name: string, logStart: bigint, hasQueues: boolean>>"
 
 
-def judged(job: Matching) -> DataFrame:
-    """A row for each of the ledger's that was met, as `loss` says; and isPlain."""
+def judged(job: Matching, with_places: bool = False) -> DataFrame:
+    """A row for each of the ledger's that was met, as `loss` says; and isPlain.
+
+    with_places: also of those that were not looked at one by one the place in the log.
+    """
+    from pyspark.sql import functions as F
+
     best = _with_best(job.told())
-    rows = _with_units(job, best)
+    rows = best.withColumn("units", F.expr(sql.OWN_UNIT)) if job.is_led and not with_places else _with_units(job, best)
     rows = _with_missing(job, rows, best) if job.found.missing else rows.withColumns(_of_places(job))
     found = _verdicts(job, rows)
     if job.found.missing:

@@ -4,6 +4,10 @@ The log is read once where all is as the ledger says: it is summed up in blocks 
 anyway comes with them.  Otherwise it is read once more, and candidates alone are shuffled: rows of the ledger
 in blocks that do not come out even or that have no place, messages in such blocks or with the identity of such a row, messages
 that were delayed, timed or half, dead letters, and damage; and the rows of the ledger that have the identity of one of these.
+
+Where blocks do not come out even because the log has more than the ledger, and all in one part of it (the ledger begins later
+than the log, or ends before), that part alone is read: a message of the ledger that is no candidate lies in a block that is even,
+or in one of those.  Only if one is not found there, all of the log is read once more.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmq_spark.candidates import marked, perhaps_as
 from rmq_spark.jobs import Source
-from rmq_spark.jobs.loss_blocks import IS_EXACT, IS_UNEVEN, OF_PLACE, blocks_of, bounds_of
+from rmq_spark.jobs.loss_blocks import IS_EXACT, IS_MISLED, IS_SHORT, IS_UNEVEN, OF_PLACE, blocks_of, bounds_of
 from rmq_spark.jobs.loss_ledger import CLAIMED, Ledger, block_of
 from rmq_spark.jobs.loss_scan import CANDIDATE, DAMAGE, IS_CORRUPT, IS_MOVED, IS_WAITING, LAST, NO_TOPIC, SYSTEM, scanned
 from rmq_spark.kept import Keep
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 OF_QUEUES: Final = ("queueIds", "topics", "verifyCrc", "decompress", "columns", "kafkaCompatible")
 BROADCAST_MAX: Final = 100_000
 """Positions; a larger table would be longer on its way than the queues are."""
+PART: Final = 4
+"""A part that is no more than one in so many of the log is worth being read by itself."""
 NOBODY: Final = "\x00?"
 """Before the place of a message without any identity: no unique key begins with it."""
 OWN: Final = "not one.isWaiting and one.deadIn is null"
@@ -46,6 +52,19 @@ class Sums(NamedTuple):
     """blocks whose bits do not say where each row is"""
     candidates: int
     """messages that are looked at anyway"""
+    corrupt: int
+    """of those, with a damaged body"""
+    short: int
+    """blocks in which the log has fewer than the ledger"""
+    misled: int
+    """blocks whose queue does not lead to just their messages"""
+    unevenFrom: int
+    """where the first message of an uneven block begins"""
+    unevenTo: int
+    """where the last one ends"""
+    logFrom: int
+    """where the first message of any block begins"""
+    logTo: int
 
 
 class Found(NamedTuple):
@@ -78,23 +97,43 @@ class Matching:
             self.sums = self._sums()
         self.is_small = self.sums.alone > self.ledger.count and not given["strict"]
         """whether it is cheaper to look each row of the ledger up: most messages are none of its"""
-        self._meet()
         with watched(spark, "looking at what does not come out even", progress):
+            part = self._part()
+            self._meet(part)
             self.found = self._found()
+            if part is not None and (self.found.missing or self.found.waiting):
+                self._meet(None)
+                self.found = self._found()
 
     def _sums(self) -> Sums:
         from pyspark.sql import functions as F
 
         alone = F.sum(F.expr("if(acknowledged = 0, messages, 0)"))
         inexact = F.count_if(F.expr(f"place is null and acknowledged > 0 and not {IS_EXACT}"))
-        uneven, candidates = F.count_if(F.expr(IS_UNEVEN)), F.count_if(F.expr(f"place.kind = {CANDIDATE}"))
-        [found] = self.blocks.agg(F.sum("messages"), alone, uneven, inexact, candidates).collect()
+        is_candidate = f"place.kind = {CANDIDATE}"
+        asked = (IS_UNEVEN, is_candidate, f"{is_candidate} and place.flags & {IS_CORRUPT} <> 0", IS_SHORT, IS_MISLED)
+        uneven, *others = (F.count_if(F.expr(one)) for one in asked)
+        ends = [F.min(F.expr(f"if({IS_UNEVEN}, logFrom, null)")), F.max(F.expr(f"if({IS_UNEVEN}, logTo, null)"))]
+        ends += [F.min("logFrom"), F.max("logTo")]
+        [found] = self.blocks.agg(F.sum("messages"), alone, uneven, inexact, *others, *ends).collect()
         return Sums(*(one or 0 for one in found))
 
-    def _log(self, rest: bool = False) -> DataFrame:
+    def _part(self) -> tuple[int, int] | None:
+        """Of each log, in which all lies that is looked for; None: anywhere."""
+        sums = self.sums
+        is_part = 0 < (sums.unevenTo - sums.unevenFrom) * PART <= sums.logTo - sums.logFrom
+        is_told = not (self.is_small or sums.short or self.ledger.has_more)
+        return (sums.unevenFrom, sums.unevenTo) if is_part and is_told else None
+
+    @property
+    def is_led(self) -> bool:
+        """Whether each message that was met has its own queue unit, as blocks say, and none needs to be looked for."""
+        return not any((self.sums.misled, self.sums.corrupt, self.found.missing, self.found.waiting, self.ledger.has_more))
+
+    def _log(self, rest: bool = False, part: tuple[int, int] | None = None) -> DataFrame:
         """Of `loss_scan`."""
         topics, with_crc = tuple(self.ledger.topics or ()), not self.given["no_crc"]
-        return scanned(self.spark, self.source, topics, self.ledger.has_ids, with_crc, rest)
+        return scanned(self.spark, self.source, topics, self.ledger.has_ids, with_crc, rest, part)
 
     def units(self) -> DataFrame:
         """Units of the ledger's queues, and of the system's; `isThere`: the log still has what they lead to."""
@@ -141,26 +180,28 @@ class Matching:
 
     # --- candidates
 
-    def _meet(self) -> None:
-        """`candidates`: rows of the ledger that blocks do not account for; `others`; `messages` that may be theirs; `groups` of
-        both: topic, match, claims, places."""
+    def _meet(self, part: tuple[int, int] | None) -> None:
+        """`candidates`: rows of the ledger that blocks do not account for; `others`; `messages` that may be theirs, in this part
+        of each log; `groups` of both: topic, match, claims, places."""
         from pyspark.sql import functions as F
 
         ledger, key = self.ledger, F.col("hash")
         rows = ledger.rows().withColumn("hash", ledger.match_hash(F.col("match")))
         uneven = self.blocks.where(IS_UNEVEN).select(ledger.block_hash().alias("hash"))
-        if self.is_small or not self.sums.uneven:
+        # tables of bits are kept: Spark begins all broadcasts of a query at once, and would make one for each
+        bits = self.keep(marked(uneven, key)) if self.sums.uneven and not self.is_small else None
+        if bits is None:
             rows = rows.withColumn("isUneven", F.lit(self.is_small))
         else:
-            rows = perhaps_as("isUneven", rows, marked(uneven, key), ledger.block_hash())
+            rows = perhaps_as("isUneven", rows, bits, ledger.block_hash())
         self.messages = self._alone(CANDIDATE)
-        if self.is_small or self.sums.uneven or ledger.has_more:
-            marks = rows.where("isUneven or not isPlain").select("hash")
-            marks = marks if self.is_small else marks.unionByName(uneven)
-            self.messages = self.messages.unionByName(self.keep(self._rest(marked(marks, key))))
-            ways = F.explode(F.array_compact(F.array(*map(ledger.match_hash, ledger.ways()))))
-            rows = perhaps_as("isMet", rows, marked(self.messages.select(ways.alias("hash")), key), key)
-        elif self.sums.candidates:
+        has_rest = self.is_small or self.sums.uneven or ledger.has_more
+        if has_rest:
+            if part is None or bits is None:
+                marks = rows.where("isUneven or not isPlain").select("hash")
+                bits = self.keep(marked(marks if self.is_small else marks.unionByName(uneven), key))
+            self.messages = self.messages.unionByName(self.keep(self._rest(bits, part)))
+        if has_rest or self.sums.candidates:
             ways = F.explode(F.array_compact(F.array(*map(ledger.match_hash, ledger.ways()))))
             rows = perhaps_as("isMet", rows, marked(self.messages.select(ways.alias("hash")), key), key)
         else:
@@ -174,12 +215,12 @@ class Matching:
         rows = self.blocks.where(f"place.kind = {kind}")
         return rows.select("brokerName", "topic", *(f"place.{name}" for name in OF_PLACE))
 
-    def _rest(self, marks: DataFrame) -> DataFrame:
-        """Other messages of the log in uneven blocks, or with an identity that is looked for."""
-
+    def _rest(self, marks: DataFrame, part: tuple[int, int] | None) -> DataFrame:
+        """Other messages of this part of the log in uneven blocks; of all of it also those that have a wanted identity."""
         ledger = self.ledger
-        rows = self._log(rest=True).withColumn("block", block_of("queueOffset"))
-        keys = [*map(ledger.match_hash, ledger.ways()), *([] if self.is_small else [ledger.block_hash()])]
+        rows = self._log(rest=True, part=part).withColumn("block", block_of("queueOffset"))
+        keys = [] if self.is_small else [ledger.block_hash()]
+        keys += map(ledger.match_hash, ledger.ways()) if part is None else []
         names = [f"asked{number}" for number in range(len(keys))]
         for name, key in zip(names, keys, strict=True):
             rows = perhaps_as(name, rows, marks, key)

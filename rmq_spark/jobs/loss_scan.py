@@ -45,17 +45,25 @@ IDS: Final = "offsetMsgId"
 
 
 def scanned(
-    spark: SparkSession, source: Source, topics: Sequence[str], has_ids: bool, verify_crc: bool, rest: bool = False
+    spark: SparkSession,
+    source: Source,
+    topics: Sequence[str],
+    has_ids: bool,
+    verify_crc: bool,
+    rest: bool = False,
+    part: tuple[int, int] | None = None,
 ) -> DataFrame:
     """kind; brokerName; topic that it is for; queueId, queueOffset, physicalOffset, storeSize; uniqKey, messageId; flags; own
     (the system's topic, or that of dead letters, null in its own one), deadIn (the group whose dead letter it is).
 
-    rest: only what is no candidate anyway.  topics: none is any.
+    rest: only what is no candidate anyway.  topics: none is any.  part: of each log, in which messages begin.
     """
     from rmq_spark.reading import worked
 
     wanted = Picking((*COLUMNS, *((IDS,) if has_ids else ())), PROPERTIES, among=tuple(topics))
     more = {"verifyCrc": str(verify_crc).lower(), "includeSystemTopics": "true"}
+    if part is not None:
+        more |= {"startingPhysicalOffset": str(part[0]), "endingPhysicalOffset": str(part[1])}
     options = columns_of(source, wanted, ("topics", "queueIds"), **more)
     return worked(spark, f"{__name__}:SCANNED", options, wanted=asdict(wanted), rest=rest)
 

@@ -41,6 +41,9 @@ POINTED_AT: Final = """coalesce(
         and exists(units, unit -> unit.physicalOffset = one.physicalOffset and unit.brokerName = one.brokerName)), 0),
     best)"""
 """Of several messages that claim one place, the one that its queue unit points to."""
+OWN_UNIT: Final = """if(best.physicalOffset is null, null, array(named_struct('brokerName', best.brokerName,
+    'physicalOffset', best.physicalOffset, 'size', best.storeSize)))"""
+"""The units of a message that has its own, as the sums of its block say."""
 DEAD_IN: Final = "array_distinct(filter(transform(places, one -> one.deadIn), one -> one is not null))"
 MAY_BE_ON: Final = "if(claimed.brokerName is null, knowing, filter(everyBroker, one -> one.name = claimed.brokerName))"
 FOUND_BROKER: Final = "coalesce(broker, get(units, 0).brokerName, if(size(brokers) = 1, get(brokers, 0).name, null))"

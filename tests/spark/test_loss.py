@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rmq_columns import BadOption, read_store
+from rmq_spark.jobs.loss_match import Matching
 from rmq_spark.ledger import format_of, mapping_of
-from tests.spark.kit import figures, job, made, planted
+from tests.spark.kit import LOG_BYTES, figures, job, made, planted
 from tests.support.stores import golden_store
 
 KINDS = {
@@ -255,6 +256,37 @@ def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
     assert doubtful == [("unknown", "RMQ_SYS_TRANS_HALF_TOPIC")], "it was rolled back, which no store tells from a lost commit"
     assert figures(outcome)["stored"] + figures(outcome)["waiting"] + 1 == len(rows) > 40
     assert figures(outcome)["dead"] > 0
+
+
+@pytest.mark.parametrize("more", ["nothing", "lost", "elsewhere"])
+def test_a_ledger_that_ends_before_the_log(
+    spark: Any, clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """The log's last part alone is read once more, and all of it where a message is not in that part."""
+    rows = [row for row in sent(clean) if row["topic"] == "clicks"]
+    told, (first, later) = rows[:-40], (rows[0], rows[-40])
+    place = {name: later[name] for name in ("queueId", "queueOffset")}
+    wrong = {"nothing": [], "lost": [{**later, "uniqKey": "nobody"}], "elsewhere": [{**first, **place}]}[more]
+    path = tmp_path / "sent.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (*told, *wrong)))
+    parts: list[Any] = []
+    log = Matching._log
+
+    def looked(self: Matching, rest: bool = False, part: tuple[int, int] | None = None) -> Any:
+        parts.append(part)
+        return log(self, rest, part)
+
+    monkeypatch.setattr(Matching, "_log", looked)
+    outcome = job(spark, "loss", clean / "store", ledger=[str(path)])
+    assert found(outcome) == [(more, "clicks", row["uniqKey"]) for row in wrong]
+    assert figures(outcome)["stored"] == len(told)
+    assert figures(outcome)["notInLedger"] == 40
+    at = [(row.foundQueueId, row.foundQueueOffset) for row in outcome.frames["findings"].where("verdict = 'elsewhere'").collect()]
+    assert at == ([(first["queueId"], first["queueOffset"])] if more == "elsewhere" else [])
+    (begin, end), again = parts[1], parts[2:]
+    assert parts[0] is None
+    assert again == ([None] if wrong else [])
+    assert 0 < end - begin < LOG_BYTES // 4
 
 
 def test_names_and_formats() -> None:
