@@ -53,7 +53,7 @@ class Bound(NamedTuple):
 
 BOUNDS: Final = (
     Bound("audit", 1.2, 0.03, 470, 150, why="read once; where queues begin and end in each part is shuffled"),
-    Bound("loss", 2.1, 1.0, 5400, 1500, why="summed up in blocks; where these do not come out even, candidates alone"),
+    Bound("loss", 2.1, 0.9, 4900, 1250, why="summed up in blocks; where these do not come out even, candidates alone"),
     Bound("duplicates", 2.2, 1.1, 1150, 720, why="a hash for each message first, then those that came twice"),
     Bound("order", 1.1, 1.8, 4300, 3450, why="messages by their keys; 285 tasks, each with some 10 KB there and back"),
     Bound("lag", 0.001, 0.003, 780, 190, why="of the queue files, not of the log"),
