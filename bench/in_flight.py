@@ -4,7 +4,8 @@
 
 Both brokers, one after the other, while the other one stands still: small messages are sent, popped and never acknowledged.  The
 memory is that of the process before the pops and after them.  When their invisible time ends the broker copies all of them to the
-retry topic; meanwhile one connection sends, a request at a time, and the longest of these sends counts.
+retry topic; meanwhile one connection sends, a request at a time, and the longest of these sends counts, beside that of as many
+seconds in which it sends alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def generated(side: Side, kind: str, connections: int, depth: int, seconds: floa
 
 def measured(side: Side, messages: int, invisible_s: float, watch_s: float) -> dict[str, Any]:
     """One broker."""
-    sent = 0
+    alone = generated(side, "send", 1, 1, watch_s, BODY_BYTES)
+    sent = alone["messages"]
     while sent < messages:
         sent += generated(side, "send", CONNECTIONS, 16, 5.0, BODY_BYTES)["messages"]
     before = rss_anon_mib(side.pid)
@@ -51,7 +53,9 @@ def measured(side: Side, messages: int, invisible_s: float, watch_s: float) -> d
         "mib_in_flight": after - before,
         "mib_after_revive": rss_anon_mib(side.pid) - before,
         "longest_send_ms": beside["longest_us"] / 1000,
+        "longest_send_alone_ms": alone["longest_us"] / 1000,
         "p999_send_ms": beside["p999_us"] / 1000,
+        "p999_send_alone_ms": alone["p999_us"] / 1000,
         "refused": popped["refused"] + beside["refused"],
     }
 
