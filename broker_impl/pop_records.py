@@ -66,7 +66,7 @@ class PopRecords:
         self._told = engine.unhurried.told
         self._fresh: dict[tuple[int, Pop], _Fresh | None] = {}
         """Those among `_told`, by revive queue and name; None where there is another one of it, or may be."""
-        self._latest_ms = engine.env.wall_ms + SAME_TIME_MS
+        self._latest_ms = engine.env.wall_ms + SAME_TIME_MS + 1
         """The latest time of a check point: of what an earlier run wrote, too, unless its clock was ahead."""
         self._latest: set[tuple[int, Pop]] = set()
         """Names of this run of that time."""
@@ -87,6 +87,8 @@ class PopRecords:
             self._latest.add(name)
         if number is None:
             self._gone_ms = self._latest_ms
+            if name in self._fresh:
+                self._fresh[name] = None
         else:
             is_alone = is_alone and name not in self._fresh and not point.bit_map
             self._fresh[name] = _Fresh(point.offsets, number) if is_alone else None

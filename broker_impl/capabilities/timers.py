@@ -59,6 +59,8 @@ RETRY_MS: Final = 100
 """After an append that failed."""
 ERROR_MS: Final = 1_000
 """After an error that nobody foresaw."""
+WAITS_MS: Final = 50
+"""How often it is looked whether the disk has what progress waits for."""
 CLEAN_MS: Final = 30_000
 """How often files of the timer's log are looked at whose messages are gone, as Java."""
 COUNTS_MS: Final = 180_000
@@ -250,13 +252,15 @@ class Timers(Capability):
     # --- to the disk
 
     def _flush_later(self) -> None:
-        self._engine.at(self._env.mono_ms + self._config.timer_flush_interval_ms, self._flush)
+        waits = self._flusher is not None and self._flusher.waits
+        pause_ms = self._config.timer_flush_interval_ms
+        self._engine.at(self._env.mono_ms + (min(pause_ms, WAITS_MS) if waits else pause_ms), self._flush)
 
     def _flush(self) -> None:
         if not self._started:
             return
-        self._flush_later()
         ticket = self._begin_flush()
+        self._flush_later()
         if ticket is not None:
             self._engine.job(Job(THREAD, ticket.run, lambda _, error: self._flushed(ticket, error)))
 

@@ -1,9 +1,10 @@
 """From the timer's memory to its disk, a ticket at a time: log, then wheel, then check file, each synced before the next.
 
 So the wheel on the disk never leads behind the log on the disk, and the check file never says more than both have.  A ticket
-waits until the commit log has what it speaks for: the messages that entered the wheel, and the copies of those that did not.  A
-thread runs it and touches nothing else.  When a sync fails, no ticket comes after it: the check file stays behind, and the next
-start does again what it does not speak for.  (Java: `TimerFlushService`)
+waits until the commit log on the disk has what it speaks for: the messages that entered the wheel, and the copies of those that
+did not.  (While others send, the log always has something newer that the disk has not: the next ticket speaks of that.)  A thread
+runs it and touches nothing else.  When a sync fails, no ticket comes after it: the check file stays behind, and the next start
+does again what it does not speak for.  (Java: `TimerFlushService`)
 """
 
 from __future__ import annotations
@@ -77,15 +78,37 @@ class TimerFlusher:
         self._metrics_written = timer.metrics.changes
         self._left = timer.left
         self._idle = 0
+        self._waits_for = 0
+        self._waiting: TimerTicket | None = None
+        """Is to be run when the commit log is on the disk up to `_waits_for`."""
         self.is_out = False
         self.is_broken = False
         """A sync has failed: nothing is written any more."""
 
+    @property
+    def waits(self) -> bool:
+        """A ticket waits for the commit log."""
+        return self._waiting is not None
+
     def begin(self, flushed_offset: int, wall_ms: int, *, force: bool = False) -> TimerTicket | None:
         """What to write now, None when nothing is due.  `flushed_offset`: how far the commit log is on the disk."""
-        timer = self._timer
-        if self.is_out or self.is_broken or not timer.is_used or timer.safe_from > flushed_offset:
+        if self.is_out or self.is_broken or not self._timer.is_used:
             return None
+        if self._waiting is not None and self._timer.safe_from <= flushed_offset:
+            self._put_back(self._waiting)  # there is a newer one
+            self._waiting = None
+        if self._waiting is None:
+            self._waits_for = self._timer.safe_from
+            self._waiting = self._made(wall_ms, force=force)
+        if self._waiting is None or self._waits_for > flushed_offset:
+            return None
+        ticket, self._waiting = self._waiting, None
+        self.is_out = True
+        return ticket
+
+    def _made(self, wall_ms: int, *, force: bool) -> TimerTicket | None:
+        """What there is to write now; no page of the wheel that it has is changed until it was run."""
+        timer = self._timer
         check = timer.check()
         if check == self._flushed and not timer.wheel.is_dirty and timer.metrics.changes == self._metrics_written:
             return None
@@ -108,21 +131,23 @@ class TimerFlusher:
             timer.wheel.is_new = False
         metrics = timer.metrics.snapshot() if timer.metrics.changes != self._metrics_written else None
         self._metrics_written = timer.metrics.changes
-        self.is_out = True
         return TimerTicket(self._disk, files, directories, timer.wheel.file, timer.wheel.lend(), timer.check(), metrics, timer)
 
     def end(self, ticket: TimerTicket, error: BaseException | None) -> None:
         """The ticket was run."""
-        timer = self._timer
         self.is_out = False
-        timer.wheel.take_back(ticket.pages, written=error is None)
         if error is None:
+            self._timer.wheel.take_back(ticket.pages, written=True)
             self._flushed = ticket.check
             self._synced_to = ticket.check.flush_position
-        elif ticket.is_syncing:
-            self.is_broken = True
         else:
-            log = timer.log.segments
-            log.unsynced_directories.update(dict.fromkeys((log.directory, log.directory.rpartition("/")[0])))
-            self._left = -1
-            self._metrics_written = -1
+            self._put_back(ticket)
+            self.is_broken = ticket.is_syncing
+
+    def _put_back(self, ticket: TimerTicket) -> None:
+        """What it should have written is dirty still."""
+        self._timer.wheel.take_back(ticket.pages, written=False)
+        log = self._timer.log.segments
+        log.unsynced_directories.update(dict.fromkeys((log.directory, log.directory.rpartition("/")[0])))
+        self._left = -1
+        self._metrics_written = -1

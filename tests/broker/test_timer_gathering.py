@@ -11,7 +11,7 @@ from broker_impl.timer_gathering import GATHER_MAX, GATHER_MS
 from rmq_store.timer.machine import Timer
 from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.popping import ack, batch_of, pop, take
+from tests.support.popping import ack, ack_of, batch_of, change_of, pop, take
 from tests.support.requests import pairs, send
 
 
@@ -284,3 +284,44 @@ def test_what_was_told_of_records_that_are_undone_counts_not(broker: Harness, mo
     assert (engine.unhurried.count, engine.unhurried.told) == (0, [])
     take(client, count=1)
     assert len(engine.unhurried.told) == 1
+
+
+def test_progress_is_saved_while_others_pop(tmp_path: Path) -> None:
+    """The log's newest bytes are never on the disk then: after a kill only what came lately comes again."""
+    broker = Harness(tmp_path).begun()
+    client = broker.connect()
+    for _ in range(300):
+        client.ask(send(), b"other")
+    for number in range(10):
+        client.ask(send(queue_id=1, properties=pairs(UNIQ_KEY=f"{number:032}", TIMER_DELAY_SEC="1")), b"%d" % number)
+        for _ in range(25):
+            (popped,) = take(client, count=1)
+            broker.driver.advance(20)
+            ack(client, popped)
+            broker.driver.advance(20)
+    delivered = [one.body for one in broker.stored("T", 1)]
+    assert delivered[:8] == [b"%d" % number for number in range(8)]
+    broker.restart(kill=True)
+    broker.driver.advance(10_000)
+    again = [one.body for one in broker.stored("T", 1)][len(delivered) :]
+    assert {*delivered, *again} == {b"%d" % number for number in range(10)}
+    assert not {*again} & {b"%d" % number for number in range(6)}
+
+
+def test_of_two_of_one_name_the_second_is_due(broker: Harness) -> None:
+    """Two changes of time in one turn by one receipt, the second to what is due at once; one acknowledgement ends both."""
+    client = first_goes(broker)
+    broker.driver.advance(2 * GATHER_MS)
+    for number in range(3):
+        client.ask(send(queue_id=0), b"more%d" % number)
+    several = take(client, count=3)
+    one = several[1]
+    ack(client, several[0], several[2])
+    broker.driver.advance(150)
+    receipt = one.receipt._replace(start_offset=one.offset, pop_time=broker.env.wall_ms, invisible_time=2_000)
+    asked = [change_of(one, 2_000), change_of(one, 900), ack_of(one._replace(receipt=receipt))]
+    client.raw(b"".join(map(client.frame, asked)))
+    assert [answer.code for answer in client.answers.values()] == [0, 0, 0]
+    client.answers.clear()
+    broker.driver.advance(20_000)
+    assert [unit.body for unit in broker.stored("%RETRY%G_T")] == [b"m0"]

@@ -29,6 +29,8 @@ class Play:
         self.rig = TimerRig()
         self.again: set[str] = set()
         self.flushed: Counter[str] = Counter()
+        self.waiting: Counter[str] = Counter()
+        """What a ticket that waits for the log speaks for."""
 
     def run(self) -> None:
         """Raises AssertionError."""
@@ -54,8 +56,11 @@ class Play:
         elif kind < 0.85:
             rig.wait(chance.randrange(1, 6_000))
         else:
+            if not rig.flusher.waits:
+                self.waiting = self._out()
             if rig.flush(sync_log=chance.random() < 0.7):
-                self.flushed = self._out()
+                is_newest = rig.timer.safe_from <= rig.rig.store.flushed_offset
+                self.flushed = self._out() if is_newest else self.waiting
 
     def _crash(self) -> None:
         """What came since the last flush may come again."""
