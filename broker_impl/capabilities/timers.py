@@ -59,8 +59,6 @@ RETRY_MS: Final = 100
 """After an append that failed."""
 ERROR_MS: Final = 1_000
 """After an error that nobody foresaw."""
-WAITS_MS: Final = 50
-"""How often it is looked whether the disk has what progress waits for."""
 CLEAN_MS: Final = 30_000
 """How often files of the timer's log are looked at whose messages are gone, as Java."""
 COUNTS_MS: Final = 180_000
@@ -252,17 +250,15 @@ class Timers(Capability):
     # --- to the disk
 
     def _flush_later(self) -> None:
-        waits = self._flusher is not None and self._flusher.waits
-        pause_ms = self._config.timer_flush_interval_ms
-        self._engine.at(self._env.mono_ms + (min(pause_ms, WAITS_MS) if waits else pause_ms), self._flush)
+        if self._flusher is not None:
+            self._engine.at(self._env.mono_ms + self._flusher.pause_ms(self._config.timer_flush_interval_ms), self._flush)
 
     def _flush(self) -> None:
         if not self._started:
             return
-        ticket = self._begin_flush()
-        self._flush_later()
-        if ticket is not None:
+        if (ticket := self._begin_flush()) is not None:
             self._engine.job(Job(THREAD, ticket.run, lambda _, error: self._flushed(ticket, error)))
+        self._flush_later()
 
     def _begin_flush(self, *, force: bool = False) -> TimerTicket | None:
         if self._flusher is None:

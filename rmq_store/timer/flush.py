@@ -20,6 +20,9 @@ from rmq_store.timer.machine import Timer
 IDLE_ROUNDS: Final = 10
 """So many times are passed over while nothing but time has passed; Java writes the time every second."""
 
+WAITS_MS: Final = 50
+"""How often it is looked whether the disk has what a ticket waits for."""
+
 
 class TimerTicket:
     """What has to reach the medium.  `run` in a thread, once."""
@@ -89,6 +92,10 @@ class TimerFlusher:
     def waits(self) -> bool:
         """A ticket waits for the commit log."""
         return self._waiting is not None
+
+    def pause_ms(self, interval_ms: int) -> int:
+        """When `begin` should be called next."""
+        return min(interval_ms, WAITS_MS) if self.waits else interval_ms
 
     def begin(self, flushed_offset: int, wall_ms: int, *, force: bool = False) -> TimerTicket | None:
         """What to write now, None when nothing is due.  `flushed_offset`: how far the commit log is on the disk."""
