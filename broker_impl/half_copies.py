@@ -37,8 +37,7 @@ class HalfCopies:
 
     def all(self, half: Half) -> list[StoredMessage]:
         """In the half messages' topic, itself included."""
-        found = self._with_key(names.TRANS_HALF_TOPIC, half)
-        return [one for one in found if one.body_crc == half.unit.body_crc]
+        return self._same(names.TRANS_HALF_TOPIC, half)
 
     def newest(self, half: Half) -> StoredMessage | None:
         """The last copy behind it in its queue."""
@@ -59,11 +58,19 @@ class HalfCopies:
 
     def is_given_up(self, half: Half) -> bool:
         """A check has moved it to TRANS_CHECK_MAX_TIME_TOPIC."""
-        found = self._with_key(names.TRANS_CHECK_MAX_TIME_TOPIC, half)
-        return any(one.body_crc == half.unit.body_crc for one in found)
+        return bool(self._same(names.TRANS_CHECK_MAX_TIME_TOPIC, half))
+
+    def _same(self, topic: str, half: Half) -> list[StoredMessage]:
+        """What was sent at once with it: a unique key may be somebody else's too, where clients make their own."""
+        return [one for one in self._with_key(topic, half) if _sent(one) == _sent(half.unit)]
 
     def _with_key(self, topic: str, half: Half) -> list[StoredMessage]:
         key = half.values.get(prop.UNIQ_KEY)
         if not key:
             return []
         return [read_unit(one) for one in self._store.query(topic, key, COPIES_MAX, 0, self._env.wall_ms + FAR_MS).units]
+
+
+def _sent(unit: StoredMessage) -> tuple[int, bytes, int]:
+    """What no copy of a half message changes: when and by whom it was sent, and its body."""
+    return unit.born_timestamp, unit.born_host, unit.body_crc

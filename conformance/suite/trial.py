@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from zlib import crc32
 
 import trio
 
@@ -38,6 +39,8 @@ READERS: Final = f"{PREFIX}_consumers"
 MAKES_TOPICS: Final = ("autoCreateTopicEnable", "true")
 MAKES_GROUPS: Final = ("autoCreateSubscriptionGroup", "true")
 """For `Trial.wants`."""
+UNIQUE_KEY_START: Final = "7F000001000018B4"
+"""Address, process and class loader of a client on loopback (`MessageClientIDSetter`)."""
 READ_WRITE: Final = 6
 POLL_S: Final = 0.05
 SETTLE_S: Final = 20.0
@@ -146,6 +149,10 @@ class Trial:
         """A topic or group name that nobody else uses."""
         self._named += 1
         return f"{PREFIX}_{self._mark}_{word}_{self._named}"
+
+    def unique_key(self) -> str:
+        """A message's unique key that no other message has, also not of another case; as long as those that clients make."""
+        return f"{UNIQUE_KEY_START}{crc32(self.name().encode()):016X}"
 
     def beside(self, work: Callable[[], Awaitable[object]]) -> None:
         """Let this run beside the case: a client that answers what the server asks it.  It ends with the case."""

@@ -138,6 +138,21 @@ def test_an_end_waits_for_the_copy_to_be_in_the_index(harness: Harness, monkeypa
     assert bodies(harness.stored("T", 1)) == [b"half"]
 
 
+def test_two_that_have_the_same_unique_key(harness: Harness) -> None:
+    """Clients may make their own: the end of the first, which was put back, is not taken for one of the second."""
+    producer = Producer(harness)
+    first = half(harness)
+    check(harness, producer)
+    second = half(harness)
+    assert end(harness, first, TRANSACTION_ROLLBACK).code == 0
+    producer.questions()
+    check(harness, producer)
+    [(_, body)] = producer.questions()
+    assert read_unit(body).born_timestamp == second.born_timestamp
+    assert end(harness, second, TRANSACTION_COMMIT).code == 0
+    assert bodies(harness.stored("T", 1)) == [b"half"]
+
+
 def test_checks_count_when_nobody_is_there_to_be_asked(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     half(harness)
     for _ in range(16):

@@ -26,7 +26,6 @@ PROCESSOR = "EndTransactionProcessor"
 CHECK = (Code.END_TRANSACTION, Code.CHECK_TRANSACTION_STATE)
 WITNESS_S = 60.0
 """For the question that is not judged, on a machine that does much else."""
-UNIQUE = "7F000001000018B4AAC2{:012X}"
 
 
 case = partial(declare, codes=(Code.END_TRANSACTION, Code.SEND_MESSAGE_V2))
@@ -43,7 +42,7 @@ class Half:
 
     async def send(self, body: bytes = b"half", *, age_ms: int = 0, **more: str) -> Half:
         """Send it.  Born so long ago: the broker asks about no half message that is older than the log is kept."""
-        self.unique_key = UNIQUE.format(int(self.t.name("0").split("_")[-1]) + 0xABC000)
+        self.unique_key = self.t.unique_key()
         self.born_ms = int(time.time() * 1e3) - age_ms
         properties = {prop.TRAN_MSG: "true", prop.PGROUP: self.group, **more}
         self.sent = await self.t.send(
@@ -328,12 +327,13 @@ async def wrong_group(t: Trial) -> None:
 async def end_of_nothing(t: Trial) -> None:
     """The end of a message that is none changes nothing."""
     topic = await t.topic()
-    sent = await t.send(topic, b"no half", unique_key=UNIQUE.format(1))
+    unique_key = t.unique_key()
+    sent = await t.send(topic, b"no half", unique_key=unique_key)
     await t.pull_all(topic, 1)
     asked = EndTransaction(
         producer_group=t.name("p"),
         tran_state_table_offset=0,
-        msg_id=UNIQUE.format(1),
+        msg_id=unique_key,
         commit_or_rollback=TRANSACTION_COMMIT,
         commit_log_offset=parse_offset_message_id(sent.msg_id).physical_offset,
         topic=topic,
