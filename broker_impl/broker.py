@@ -34,7 +34,8 @@ from rmq_wire.errors import BadHeader, WireError
 from rmq_wire.headers.naming import GetRouteInfo
 
 GC_THRESHOLDS = (50_000, 50, 100)
-"""Requests make next to no cycles: look rarely.  What the start made is frozen."""
+"""Requests make next to no cycles, and what stays is looked through between turns (`rmq_net.garbage`): within a turn, rarely.
+What the start made is frozen."""
 HEAP_SLACK_BYTES = 16 * 1024 * 1024
 """Freed memory that the process keeps for what comes next: a turn's worth of full pulls (4 MiB) and to spare."""
 MS_PER_S = 1_000

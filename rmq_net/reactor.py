@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from rmq_net.garbage import collect_young
 from rmq_net.log import Log
 from rmq_net.service import Address, Buffer, Job, Output, Service
 
@@ -138,6 +139,7 @@ class Reactor:
         self._send_all(service.settle())
         for job in service.take_jobs():
             self._start(job)
+        collect_young()
 
     def _receive(self, events: Sequence[tuple[int, int]]) -> tuple[list[tuple[Any, Buffer]], int]:
         arrived: list[tuple[Any, Buffer]] = []

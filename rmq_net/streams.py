@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from rmq_net.garbage import collect_young
 from rmq_net.log import Log
 from rmq_net.reactor import NO_DESCRIPTOR, Tuning, address
 from rmq_net.service import Buffer, Output, Service
@@ -118,6 +119,7 @@ class StreamShell:
             for job in service.take_jobs():
                 self._workers.start(job)
             self._feed()
+            collect_young()
             await self._wait(service.next_deadline())
 
     async def _wait(self, deadline_ms: int | None) -> None:

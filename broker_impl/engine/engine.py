@@ -93,6 +93,7 @@ class Engine:
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], object]] = []
         self._draining = False
+        self._active = 0  # peers that this turn has served, and background tasks get as many slices
         self.saves: SavesLike | None = None
         self.touched: list[Any] = []  # tables that the handler which runs has changed; both are set by `saves.Saves`
 
@@ -195,6 +196,7 @@ class Engine:
         shares = self.shares
         shares.weighing = True
         waiting = len(self._backlogs)
+        self._active = len(arrived) + waiting
         if arrived or waiting:
             shares.begin(len(arrived), waiting)
         if waiting:
@@ -226,7 +228,7 @@ class Engine:
                 if self.crowded:
                     break
         if self._tasks.waiting:
-            self._tasks.rotate(self.limits.tasks_max)
+            self._tasks.rotate(min(self._active or 1, self.limits.tasks_max))
         self._commits.commit()
         return self._buffers.take(self.env.mono_ms) if self._buffers.dirty else _NO_OUTPUT
 

@@ -384,3 +384,24 @@ def test_a_background_task_of_our_own_reports_its_end() -> None:
     server.engine.in_background(work(True), lambda result, error: ends.append((result, str(error))))
     server.driver.run()
     assert ends == [(5, "None"), (None, "bad")]
+
+
+@pytest.mark.parametrize(("peers", "slices"), [(0, 1), (1, 1), (3, 3), (9, 4)])
+def test_background_tasks_get_as_many_slices_as_peers_are_served(peers: int, slices: int) -> None:
+    """So who asks alone waits for one, and a crowd does not keep them from going on."""
+    server = Server()
+    clients = [server.connect() for _ in range(peers)]
+    ran: list[int] = []
+
+    def work(number: int):  # type: ignore[no-untyped-def]
+        while True:
+            ran.append(number)
+            yield
+
+    for number in range(6):
+        server.engine.in_background(work(number))
+    frame = clients[0].frame(where(1)) if clients else b""
+    for turn in range(1, 4):
+        server.engine.turn([(client.peer, frame) for client in clients])
+        server.engine.settle()
+        assert ran == [number % 6 for number in range(turn * slices)]
