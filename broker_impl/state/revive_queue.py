@@ -1,8 +1,9 @@
 """One queue of the revive topic: the check points that were read, what of them is acknowledged, and which are due.
 
 The queue is in the order of due times, but for what came late, so a check point is due when records of two seconds behind it have
-been seen: then its acknowledgements have been.  While nothing comes, the clock takes the place of records.  What is acknowledged
-as a whole is forgotten at once.  Progress is the last record before which nothing is open.
+been seen: then its acknowledgements have been.  One that came late (a timer brings after a crash what it has brought before) has
+them behind it all the same, and waits as if it were due when it is read.  While nothing comes, the clock takes the place of
+records.  What is acknowledged as a whole is forgotten at once.  Progress is the last record before which nothing is open.
 
 When as many are open as may be, their acknowledgements are still to be found: they lie behind check points that there is no room
 for.  So the queue is read ahead for them, and what else is read there is read again when half of the room is free.
@@ -60,7 +61,7 @@ class ReviveQueue:
         self._early: dict[Pop, frozenset[int]] = {}
         """Offsets that were acknowledged before the check point came, no more than a pop may have; the newest come last."""
         self._due: list[tuple[int, int, Pop]] = []
-        """A heap: due time, place in the queue."""
+        """A heap: due time, of what came late when it was read; place in the queue."""
 
     def __len__(self) -> int:
         """Open check points."""
@@ -100,11 +101,18 @@ class ReviveQueue:
     def saw(self, deliver_ms: int, now_ms: int) -> None:
         """A record that was due then has been read."""
         if deliver_ms > self.end_ms or self.end_ms > now_ms:
-            self.end_ms = min(max(self.end_ms, deliver_ms), now_ms)
+            self._end_at(min(max(self.end_ms, deliver_ms), now_ms))
 
     def saw_nothing(self, now_ms: int) -> None:
         """Whatever was due until now has been read."""
-        self.end_ms = now_ms
+        self._end_at(now_ms)
+
+    def _end_at(self, ms: int) -> None:
+        before, self.end_ms = self.end_ms, ms
+        if ms < before:  # what came late waits no longer than if it came now
+            known = [(due_ms, offset, pop, self._open.get(offset)) for due_ms, offset, pop in self._due]
+            self._due = [(min(due_ms, max(one.due_ms, ms)), offset, pop) for due_ms, offset, pop, one in known if one is not None]
+            heapq.heapify(self._due)
 
     def take(self, record: PopCheckPoint | AckMsg, offset: int) -> None:
         """A record that was read at this place.  Raises `BadBody` for one that names no topic or no group."""
@@ -138,7 +146,7 @@ class ReviveQueue:
             return
         self._open[offset] = point
         self._named[pop] = (*places, offset)
-        heapq.heappush(self._due, (point.due_ms, offset, pop))
+        heapq.heappush(self._due, (max(point.due_ms, self.end_ms), offset, pop))
 
     def next_due(self) -> tuple[Pop, PopCheckPoint] | None:
         """The first that is due now."""

@@ -91,6 +91,40 @@ def test_a_clock_that_goes_back_takes_the_end_with_it() -> None:
     assert queue.next_due() is None
 
 
+def test_what_comes_late_waits_for_its_acknowledgements() -> None:
+    """After a crash a timer brings again what it has brought: the acknowledgements are behind it."""
+    queue = ReviveQueue(0, "b", 0)
+    queue.saw(50_000, 50_000)
+    queue.take(point(0, 10_000), 0)
+    queue.take(point(2, 10_000), 1)
+    queue.saw(52_000, 52_000)
+    assert queue.next_due() is None
+    queue.take(AckMsg(0, 0, "G", "T", 0, 10_000, "b"), 2)
+    queue.take(AckMsg(1, 0, "G", "T", 0, 10_000, "b"), 3)
+    queue.saw(52_001, 52_001)
+    found = queue.next_due()
+    assert found is not None
+    assert found[1].start_offset == 2
+
+
+def test_what_came_late_by_a_clock_that_was_ahead_does_not_wait_for_that_time() -> None:
+    queue = ReviveQueue(0, "b", 0)
+    queue.saw(9_000_000, 9_000_000)
+    queue.take(point(0, 10_000), 0)
+    queue.take(point(2, 30_000), 1)
+    queue.saw_nothing(20_000)
+    queue.saw_nothing(22_000)
+    assert queue.next_due() is None
+    queue.saw_nothing(22_001)
+    found = queue.next_due()
+    assert found is not None
+    queue.finish(*found)
+    queue.saw_nothing(33_000)
+    assert queue.next_due() is None, "the second is due at 31 s"
+    queue.saw_nothing(33_001)
+    assert queue.next_due() is not None
+
+
 def test_two_check_points_of_one_name_both_count() -> None:
     """A message got another time in the millisecond of a pop that begins at it."""
     queue = ReviveQueue(0, "b", 0)
