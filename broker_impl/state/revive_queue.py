@@ -88,9 +88,9 @@ class ReviveQueue:
             self.look_back()
 
     def look_back(self) -> None:
-        """From the first record that was not taken on, with room or without."""
+        """From the first record that was not taken on, with room or without.  A clock that went back meanwhile has gone back."""
         if self._ahead != _NOT_AHEAD:
-            self._ahead, self.end_ms = _NOT_AHEAD, self._taken_ms
+            self._ahead, self.end_ms = _NOT_AHEAD, min(self.end_ms, self._taken_ms)
 
     @property
     def done(self) -> int:

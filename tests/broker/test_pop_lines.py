@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -123,6 +124,24 @@ def test_what_came_late_by_a_clock_that_was_ahead_does_not_wait_for_that_time() 
     assert queue.next_due() is None, "the second is due at 31 s"
     queue.saw_nothing(33_001)
     assert queue.next_due() is not None
+
+
+def test_a_clock_that_goes_back_while_the_queue_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came late still waits for its acknowledgement when the queue is read from where it was again."""
+    monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 2)
+    queue = ReviveQueue(0, "b", 0)
+    queue.saw(100_000, 100_000)
+    queue.take(point(0, 10_000), 0)
+    queue.take(point(2, 10_000), 1)
+    queue.moved(2)
+    queue.look_ahead()
+    queue.take(AckMsg(0, 0, "G", "T", 0, 10_000, "b"), 2)
+    queue.take(AckMsg(1, 0, "G", "T", 0, 10_000, "b"), 3)
+    queue.saw(50_000, 50_000)
+    queue.moved(4)
+    queue.look_ahead()
+    assert queue.position == 2
+    assert queue.next_due() is None
 
 
 def test_two_check_points_of_one_name_both_count() -> None:
