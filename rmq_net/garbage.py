@@ -17,7 +17,7 @@ YOUNG_TIMES_MAX: Final = 600
 
 
 def collect_young() -> None:
-    """At the end of a turn.  What the process has switched off stays off."""
+    """At the end of a turn.  What the process has switched off, in either way, stays off."""
     young, times, _ = gc.get_count()
-    if young > YOUNG_MAX and gc.isenabled():
+    if young > YOUNG_MAX and gc.isenabled() and gc.get_threshold()[0]:
         gc.collect(1 if times > YOUNG_TIMES_MAX else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -66,8 +66,9 @@ def test_what_has_stayed_is_looked_through_now_and_then() -> None:
     assert lost() is None
 
 
-def test_what_is_switched_off_stays_off() -> None:
-    gc.disable()
+@pytest.mark.parametrize("off", [gc.disable, lambda: gc.set_threshold(0)], ids=["disabled", "threshold"])
+def test_what_is_switched_off_stays_off(off: Callable[[], None]) -> None:
+    off()
     lost = cycle()
     kept = many()
     collect_young()
