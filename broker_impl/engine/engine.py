@@ -93,7 +93,7 @@ class Engine:
         self._on_arrival: list[Callable[[Sequence[Any]], None]] = []
         self._on_peer_closed: list[Callable[[Peer], object]] = []
         self._draining = False
-        self._active = 0  # peers that this turn has served, and background tasks get as many slices
+        self._served = 0  # requests, up to the end of the turn before
         self.saves: SavesLike | None = None
         self.touched: list[Any] = []  # tables that the handler which runs has changed; both are set by `saves.Saves`
 
@@ -196,7 +196,6 @@ class Engine:
         shares = self.shares
         shares.weighing = True
         waiting = len(self._backlogs)
-        self._active = len(arrived) + waiting
         if arrived or waiting:
             shares.begin(len(arrived), waiting)
         if waiting:
@@ -227,8 +226,10 @@ class Engine:
                 self.guard(action)
                 if self.crowded:
                     break
+        served, limits = self.counters.requests, self.limits
         if self._tasks.waiting:
-            self._tasks.rotate(min(self._active or 1, self.limits.tasks_max))
+            self._tasks.rotate(min(1 + (served - self._served) // limits.requests_per_task, limits.tasks_max))
+        self._served = served
         self._commits.commit()
         return self._buffers.take(self.env.mono_ms) if self._buffers.dirty else _NO_OUTPUT
 

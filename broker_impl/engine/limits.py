@@ -79,8 +79,9 @@ class Limits(NamedTuple):
     due_max: int = 512
     """Deadlines per turn: a thousand pulls that end together do not stop everybody else."""
     tasks_max: int = 4
-    """Background tasks that get a slice in one turn, in rotation, but no more than peers were served, and one: who asks alone
-    waits for one slice.  A slice is at most 0.5 ms."""
+    """Background tasks that get a slice in one turn, in rotation; a slice is at most 0.5 ms."""
+    requests_per_task: int = 8
+    """But no more than one, and one for so many requests that the turn has served: who asks alone waits for one slice."""
     tasks_of_peer_max: int = 8
     """Background tasks for one peer at once: each holds a listing.  Its next request waits until one has ended."""
     topics_max: int = 100_000
