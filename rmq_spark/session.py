@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """The `Progress` of whoever looks at none."""
+    """The `Progress` of whoever looks at none: `watched` does not ask for any then."""
 
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -36,8 +36,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
     SESSION_ZONE: DEFAULT,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""The socket's kind saves 20 to 40 ms in each task."""
+"""The socket's kind saves 20 to 40 ms in each task.  So that an error can say in which line of Python a column was made, PySpark
+asks the JVM several questions more for each column of a plan: 5,000 of the 18,000 of one run of `loss`."""
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
@@ -140,8 +142,21 @@ def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None
     context = spark.sparkContext
     group = f"rmq-{uuid.uuid4()}"
     context.setJobGroup(group, what, True)
+    try:
+        with _looking(spark, group, what, progress) if progress is not silent else contextlib.nullcontext():
+            yield
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@contextlib.contextmanager
+def _looking(spark: SparkSession, group: str, what: str, progress: Progress) -> Iterator[None]:
+    """Each look is a question to the JVM for each job and each stage of the group."""
     over = threading.Event()
-    tracker = context.statusTracker()
+    tracker = spark.sparkContext.statusTracker()
 
     def look() -> None:
         while not over.wait(LOOK_S):
@@ -159,10 +174,6 @@ def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None
     looker.start()
     try:
         yield
-    except BaseException:
-        context.cancelJobGroup(group)
-        raise
     finally:
         over.set()
         looker.join()
-        context.setLocalProperty("spark.jobGroup.id", None)

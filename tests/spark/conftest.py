@@ -20,6 +20,7 @@ CONFIGURATION = {
     "spark.buffer.pageSize": "1m",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "Asia/Shanghai",
     "spark.driver.memory": "2g",
     "spark.sql.ui.retainedExecutions": "2",

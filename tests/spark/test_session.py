@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from unittest.mock import MagicMock
+
 import pytest
 
-from rmq_spark.session import COLLECTOR, JVM_VARIABLES, LOCAL_SETTINGS, SETTINGS, _collector, defaults_of
+from rmq_spark.session import (
+    COLLECTOR,
+    JVM_VARIABLES,
+    LOCAL_SETTINGS,
+    SETTINGS,
+    _collector,
+    defaults_of,
+    silent,
+    watched,
+)
 
 
 def test_a_collector_is_named_where_nobody_else_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +44,19 @@ def test_a_session_of_one_command_has_no_page_and_few_partitions(master: str) ->
 def test_a_cluster_keeps_its_partitions_and_its_page(master: str) -> None:
     """Eight partitions of a terabyte, and nothing to look at: they were set for every master."""
     assert not defaults_of(master, {}).keys() & LOCAL_SETTINGS.keys()
+
+
+def test_who_looks_at_no_progress_asks_for_none() -> None:
+    """Each look is some hundred questions to the JVM, in which the job's own stand in line."""
+    spark = MagicMock()
+    with watched(spark, "reading", silent):
+        pass
+    with pytest.raises(KeyError), watched(spark, "reading", silent):
+        raise KeyError
+    context = spark.sparkContext
+    assert context.setJobGroup.call_count == 2
+    assert context.cancelJobGroup.call_count == 1
+    context.statusTracker.assert_not_called()
+    with watched(spark, "reading", lambda *_: None):
+        pass
+    context.statusTracker.assert_called_once()
