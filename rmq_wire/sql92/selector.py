@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rmq_wire.property_values import LOOK, NARROW_MAX, NO_NUMBER, SeenValues
+from rmq_wire.property_values import ABSENT, LOOK, NARROW_MAX, NO_NUMBER, SeenValues
 from rmq_wire.sql92.conditions import Condition, conditions_of
 from rmq_wire.sql92.errors import RUNTIME, SelectorError, TooMuch
 from rmq_wire.sql92.grammar import parse
@@ -115,16 +115,21 @@ class Selector(Condition):
             if verdict == LOOK:
                 if topic_size < 0:
                     topic_size, tail = as_tail(log[start : start + size])
+                elif mark_at < 0 and mark and not tail.startswith(mark[1:], topic_size + LENGTH_BYTES):
+                    number = numbers[-1] = ABSENT
+                    verdict = verdicts[ABSENT]
                 if not number:
                     number = numbers[-1] = seen.number_of(tail, topic_size + LENGTH_BYTES)
                     width = seen.width
-                if not first.matches_tail(tail, topic_size + LENGTH_BYTES, number):
+                if not verdict or (verdict == LOOK and not first.matches_tail(tail, topic_size + LENGTH_BYTES, number)):
                     continue
             passed += 1
             for other, met, numbered, verdicts_of, noted in rest:
                 mark_at = tail.rfind(met.mark, topic_size + 1)
                 number = numbered.get(tail[mark_at : mark_at + met.width], NO_NUMBER)
-                if not number:
+                if not number and mark_at < 0 and met.mark and not tail.startswith(met.mark[1:], topic_size + LENGTH_BYTES):
+                    number = ABSENT
+                elif not number:
                     number = met.number_of(tail, topic_size + LENGTH_BYTES)
                     other.refresh()  # it may have been one value too many, and the numbers mean others now
                 if number <= NARROW_MAX:

@@ -207,6 +207,31 @@ def test_which_value_counts(properties: bytes, matches: bool) -> None:
         assert selected(selector, many) == (expected, False)
 
 
+@pytest.mark.parametrize(("text", "wanted"), [("a = b", [0]), ("c IS NULL AND a = b", [0]), ("a IS NULL", [0]), ("a = '1'", [])])
+def test_a_topic_that_leads_out_of_the_unit(text: str, wanted: list[int]) -> None:
+    """Behind it there are no properties, whether a condition asks for one or for several; two that are null are equal."""
+    broken = bytearray(unit(b"a\x011\x02b\x011\x02", topic=b"T"))
+    broken[FIXED[0].size] = 127
+    assert selected(Selector(text), [bytes(broken)])[0] == wanted
+
+
+@pytest.mark.parametrize("text", ["a IS NULL", "a = '1'", "b = 'x' AND a IS NULL", "b = 'x' AND (a = '1' OR a IS NULL)"])
+def test_a_property_that_few_have(text: str) -> None:
+    """Wherever it stands, also as the first one, and when the first message that is looked at does not have it."""
+    stored = [
+        b"b\x01x\x02",
+        b"a\x011\x02b\x01x\x02",
+        b"b\x01x\x02a\x011\x02",
+        b"ba\x011\x02b\x01x\x02",
+        b"a\x01\x02b\x01x\x02",
+        b"",
+    ]
+    units = [unit(properties) for properties in stored]
+    selector = Selector(text)
+    for _ in range(2):
+        assert selected(selector, units) == alone(text, units)
+
+
 def test_what_selects_most_is_asked_last() -> None:
     selector = Selector("b = 'x' AND a = '1'")
     units = [unit(b"b\x01x\x02a\x01%d\x02" % number) for number in range(10)]
