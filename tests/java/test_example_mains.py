@@ -272,7 +272,7 @@ def test_benchmark_of_timers(broker: Subject, begin: Begin) -> None:
     arguments = ("-tc", "1", "-ms", "128", "-st", "3", "-mt", "20", "-sd", "1000")
     producer = begin("benchmark.timer.TimerProducer", "TPS", "-n", broker.namesrv, "-t", "TimerLoad", *arguments)
     until(lambda: _end(broker, TIMER_TOPIC, 0) >= before + 60, "sixty timers", seconds=SECONDS)
-    rows = TIMERS_SENT.findall(producer.printed())
+    rows = until(lambda: TIMERS_SENT.findall(producer.printed()), "figures", seconds=SECONDS)
     assert {(failed, unanswered) for _, failed, unanswered in rows} == {("0", "0")}
     assert _stored(broker, "TimerLoad") == 0
 
