@@ -15,7 +15,6 @@ from rmq_wire.message_id import parse_offset_message_id
 
 PROCESSOR = "QueryMessageProcessor"
 ALWAYS_MS = 1 << 62
-UNIQUE = "7F000001000018B4AAC2{:012X}"
 
 
 case = partial(declare, codes=Code.QUERY_MESSAGE)
@@ -65,10 +64,11 @@ async def by_key(t: Trial) -> None:
 async def by_unique_key(t: Trial) -> None:
     """A message is found under its unique key."""
     topic = await t.topic()
-    await t.send(topic, b"unique", unique_key=UNIQUE.format(1))
-    await t.send(topic, b"another", unique_key=UNIQUE.format(2))
-    [unit] = await found(t, topic, UNIQUE.format(1), 1, unique=True)
-    t.equal("body, unique key", (bytes(unit.body), properties_of(unit)[prop.UNIQ_KEY]), (b"unique", UNIQUE.format(1)))
+    unique_key = t.unique_key()
+    await t.send(topic, b"unique", unique_key=unique_key)
+    await t.send(topic, b"another", unique_key=t.unique_key())
+    [unit] = await found(t, topic, unique_key, 1, unique=True)
+    t.equal("body, unique key", (bytes(unit.body), properties_of(unit)[prop.UNIQ_KEY]), (b"unique", unique_key))
 
 
 @case("query.answer-header", MUST, rests_on="QueryMessageResponseHeader")

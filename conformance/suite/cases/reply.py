@@ -34,7 +34,7 @@ async def reply(t: Trial, topic: str, to: str, body: bytes = b"the answer", *, c
         prop.CORRELATION_ID: correlation,
         prop.MSG_TYPE: MESSAGE_TYPE,
         prop.TTL: "3000",
-        prop.UNIQ_KEY: "7F000001000018B4AAC2000000000009",
+        prop.UNIQ_KEY: t.unique_key(),
     }
     asked = t.message(topic, properties, kind=SendReplyMessageV2)
     return await t.broker.ask(asked, body)

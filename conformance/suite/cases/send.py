@@ -22,10 +22,8 @@ from rmq_wire.properties import encode
 
 PROCESSOR = "SendMessageProcessor"
 BORN_MS = 1_700_000_000_123
-UNIQUE = "7F000001000018B4AAC2{:012X}"
-"""A unique key as stock clients make them: 32 hex digits."""
 UNIQUE_KEY = "^[0-9A-F]{32}([0-9A-F]{24})?$"
-"""The longer form holds an IPv6 address."""
+"""As stock clients make them; the longer form holds an IPv6 address."""
 
 
 case = partial(declare, codes=Code.SEND_MESSAGE_V2)
@@ -37,7 +35,7 @@ async def v2(t: Trial) -> None:
 
     The answer names queue, queue offset, offset message id, and the unique key as transaction id; no remark, no body.
     """
-    topic, unique = await t.topic(queues=3), UNIQUE.format(1)
+    topic, unique = await t.topic(queues=3), t.unique_key()
     answer = await t.broker.ask(t.message(topic, unique_key=unique, queue=2), b"hello")
     stated = t.by_version({"": unique, "4": None})
     expected = {"queueId": "2", "queueOffset": "0", "transactionId": stated, "msgId": re.compile("^[0-9A-F]{32}([0-9A-F]{24})?$")}
@@ -73,7 +71,7 @@ async def v1(t: Trial) -> None:
 async def binary(t: Trial) -> None:
     """A message sent in the binary header form is stored all the same."""
     topic, link = await t.topic(), t.connect(form=Form.ROCKETMQ)
-    sent = await t.send(topic, b"packed", link=link, tags="a", keys="k1 k2", unique_key=UNIQUE.format(2))
+    sent = await t.send(topic, b"packed", link=link, tags="a", keys="k1 k2", unique_key=t.unique_key())
     t.equal("queue offset", sent.queue_offset, 0)
     [unit] = await t.pull_all(topic, 1)
     t.equal("tags and keys", [properties_of(unit).get(name) for name in (prop.TAGS, prop.KEYS)], ["a", "k1 k2"])
@@ -89,7 +87,7 @@ async def as_sent(t: Trial) -> None:
         "empty-ish": " ",
         prop.KEYS: "k",
         prop.TAGS: "tag",
-        prop.UNIQ_KEY: UNIQUE.format(3),
+        prop.UNIQ_KEY: t.unique_key(),
     }
     sent = await t.send(topic, body, pairs, link=link, flag=-5, born_ms=BORN_MS)
     [unit] = await t.pull_all(topic, 1)
@@ -113,7 +111,7 @@ async def broker_properties(t: Trial) -> None:
     `CLUSTER` since 4.9; the answer's ext fields `MSG_REGION` and `TRACE_ON` say whether a client is to trace.
     """
     topic = await t.topic()
-    answer = await t.broker.ask(t.message(topic, unique_key=UNIQUE.format(4)), b"x")
+    answer = await t.broker.ask(t.message(topic, unique_key=t.unique_key()), b"x")
     t.answer("send", answer, ext={"MSG_REGION": "DefaultRegion", "TRACE_ON": frozenset({"true", "false"})})
     [unit] = await t.pull_all(topic, 1)
     found = properties_of(unit)
@@ -230,7 +228,7 @@ async def batch(t: Trial) -> None:
     topic = await t.topic()
     await t.send(topic, b"before")
     items = [
-        Item(number, b"body %d" % number, encode({prop.TAGS: f"t{number}", prop.UNIQ_KEY: UNIQUE.format(10 + number)}).encode())
+        Item(number, b"body %d" % number, encode({prop.TAGS: f"t{number}", prop.UNIQ_KEY: t.unique_key()}).encode())
         for number in range(5)
     ]
     asked = t.message(topic, batch=True, kind=SendBatchMessage)

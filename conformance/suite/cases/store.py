@@ -29,7 +29,6 @@ SEND = (Code.SEND_MESSAGE_V2,)
 STORE = (Need.STORE,)
 ENTRY = flat(UNIT).packed
 CHECKPOINT = flat(FIELDS).packed
-UNIQUE = "7F000001000018B4AAC2{:012X}"
 
 
 case = partial(declare, needs=STORE)
@@ -95,7 +94,7 @@ async def entries(t: Trial) -> None:
 @case("store.index-entries", MUST, codes=SEND, rests_on="IndexFile.putKey, IndexService.buildIndex")
 async def index(t: Trial) -> None:
     """The index leads from each key to the message."""
-    topic, unique = await t.topic(), UNIQUE.format(0x570)
+    topic, unique = await t.topic(), t.unique_key()
     sent = await t.send(topic, b"x", keys="k1 k2", unique_key=unique)
     place = parse_offset_message_id(sent.msg_id).physical_offset
     for key in ("k1", "k2", unique):

@@ -158,9 +158,8 @@ async def recall(t: Trial) -> None:
     topic = await t.topic()
     due_ms = now_ms() + int(6_000 * t.patience)
     handles = []
-    for number, body in enumerate((b"called back", b"stays")):
-        unique = f"7F000001000018B4AAC2{number + 0xDEF000:012X}"
-        sent = await t.send(topic, body, {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique)
+    for body in (b"called back", b"stays"):
+        sent = await t.send(topic, body, {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=t.unique_key())
         t.check("a handle came with the answer", bool(sent.recall_handle), seen=sent)
         handles.append(sent.recall_handle or "")
     asked = RecallMessage(topic=topic, recall_handle=handles[0], producer_group="CONF_producers")
@@ -198,8 +197,8 @@ async def recall_of_another_key(t: Trial) -> None:
     """A handle with the right time and a key that no message has takes nothing away."""
     topic = await t.topic()
     due_ms = (now_ms() // 1_000 + int(6 * t.patience)) * 1_000 + 500
-    await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key="7F000001000018B4AAC2000000ABCDEF")
-    forged = RecallHandle(topic, t.target.broker_name, str(due_ms // 1_000 * 1_000 + 1), "7F000001000018B4AAC2000000FEDCBA")
+    await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=t.unique_key())
+    forged = RecallHandle(topic, t.target.broker_name, str(due_ms // 1_000 * 1_000 + 1), t.unique_key())
     t.answer("recall", await t.broker.ask(RecallMessage(topic=topic, recall_handle=handle_text(forged))))
     await arrives(t, topic, due_ms)
 
@@ -216,8 +215,7 @@ async def recall_switched_off(t: Trial) -> None:
     """Without recallMessageEnable, as by default, nothing can be called back: code 16 to a handle that is good."""
     topic = await t.topic()
     due_ms = now_ms() + 4_000
-    unique_key = "7F000001000018B4AAC2000000ABCDE0"
-    sent = await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=unique_key)
+    sent = await t.send(topic, b"on time", {prop.TIMER_DELIVER_MS: str(due_ms)}, unique_key=t.unique_key())
     try:
         t.answer("switch off", await t.broker.ask(UpdateBrokerConfig(), b"recallMessageEnable=false\n"))
         answer = await t.broker.ask(RecallMessage(topic=topic, recall_handle=sent.recall_handle or ""))
