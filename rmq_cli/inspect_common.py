@@ -121,9 +121,9 @@ def width() -> int:
     return max(WIDTH_MIN, min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns))
 
 
-def progress() -> Progress:
-    """Writes one line again and again when standard error is a terminal."""
-    return _Line().show if sys.stderr.isatty() else quiet
+def progress(otherwise: Progress = quiet) -> Progress:
+    """Writes one line again and again when standard error is a terminal, and is `otherwise` where it is none."""
+    return _Line().show if sys.stderr.isatty() else otherwise
 
 
 class _Line:

@@ -34,7 +34,7 @@ from rmq_spark.committer import committer_of
 from rmq_spark.jobs import Job, Source
 from rmq_spark.known import topics_of_logs
 from rmq_spark.quiet import Said, quietly
-from rmq_spark.session import Progress, jvm_of, silent
+from rmq_spark.session import jvm_of, silent
 from rmq_spark.writing import check_file, check_free, check_outside, check_shared, check_uri, is_local, write_frames
 from rmq_spark.zone import SUBMITTED
 
@@ -83,7 +83,7 @@ def run_job(job: Job, request: Request) -> int:
                 check_shared(spark, common["out"])
             if missing is not None and not job.has_topics_of_its_own:
                 missing = _look_into_logs(spark, source, missing)
-            outcome = _judged(job.run(spark, source, request.given, _progress()), missing, common)
+            outcome = _judged(job.run(spark, source, request.given, progress(silent)), missing, common)
             outcome.zone = request.zone
             if common["out"]:
                 _write_found(spark, outcome, request)
@@ -96,11 +96,6 @@ def run_job(job: Job, request: Request) -> int:
     if common["html"]:
         _write_page(outcome, common["html"], _about(source, request, begun))
     return CLEAN if outcome.is_clean else FOUND
-
-
-def _progress() -> Progress:
-    """Of who does not look at a terminal nobody asks Spark."""
-    return progress() if sys.stderr.isatty() else silent
 
 
 def _look_into_logs(spark: SparkSession, source: Source, missing: Missing) -> Missing | None:
@@ -126,7 +121,7 @@ def _judged(outcome: Outcome, missing: Missing | None, common: Mapping[str, Any]
 
 def _write_found(spark: SparkSession, outcome: Outcome, request: Request) -> None:
     place, kind, overwrite = (request.common[name] for name in ("out", "format", "overwrite"))
-    names = list(write_frames(spark, outcome, place, kind, _progress(), overwrite=overwrite, stores=request.paths))
+    names = list(write_frames(spark, outcome, place, kind, progress(silent), overwrite=overwrite, stores=request.paths))
     clear_progress()
     click.echo(f"rmq: written to {place}: {', '.join(names) or 'nothing'}; by {committer_of(spark, place).line()}", err=True)
 

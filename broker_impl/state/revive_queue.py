@@ -110,8 +110,8 @@ class ReviveQueue:
     def _end_at(self, ms: int) -> None:
         before, self.end_ms = self.end_ms, ms
         if ms < before:  # what came late waits no longer than if it came now
-            known = [(due_ms, offset, pop, self._open.get(offset)) for due_ms, offset, pop in self._due]
-            self._due = [(min(due_ms, max(one.due_ms, ms)), offset, pop) for due_ms, offset, pop, one in known if one is not None]
+            known = self._open
+            self._due = [(min(due, max(known[at].due_ms, ms)), at, pop) for due, at, pop in self._due if at in known]
             heapq.heapify(self._due)
 
     def take(self, record: PopCheckPoint | AckMsg, offset: int) -> None:
