@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("tests.support.client_behaviours")  # its statements are tests: they say what was found
 pytest_plugins = ("tests.support.courses", "tests.support.cpu_seconds")
 ROOT = Path(__file__).parents[1]
 

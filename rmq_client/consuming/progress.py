@@ -76,14 +76,22 @@ class RemoteProgress:
                 nursery.start_soon(self._tell_broker, some, wait)
 
     async def _tell_broker(self, queues: Sequence[MessageQueue], wait: bool) -> None:
-        known = [(queue, offset) for queue in queues if (offset := self.table.get(queue)) is not None]
-        for at in range(0, len(known), AT_ONCE_MAX):
-            there: list[bool] = []
-            async with trio.open_nursery() as nursery:
-                for queue, offset in known[at : at + AT_ONCE_MAX]:
-                    nursery.start_soon(self._tell, queue, offset, wait, there)
-            if not all(there):  # nobody is there: the others would wait as long
-                return
+        """One queue of each topic before the others, where what is told now is the last that is told.
+
+        Java's broker makes its table of a topic and group without a lock (`ConsumerOffsetManager.commitOffset`): of the first
+        that come side by side it keeps one, and has acknowledged all.
+        """
+        known = {queue: offset for queue in queues if (offset := self.table.get(queue)) is not None}
+        alone = {queue.topic: queue for queue in known} if wait else {}
+        others = [queue for queue in known if alone.get(queue.topic) != queue]
+        for some in ([*alone.values()], others):
+            for at in range(0, len(some), AT_ONCE_MAX):
+                there: list[bool] = []
+                async with trio.open_nursery() as nursery:
+                    for queue in some[at : at + AT_ONCE_MAX]:
+                        nursery.start_soon(self._tell, queue, known[queue], wait, there)
+                if not all(there):  # nobody is there: the others would wait as long
+                    return
 
     async def _tell(self, queue: MessageQueue, offset: int, wait: bool, there: list[bool]) -> None:
         """there: gets False where the broker cannot be reached."""
