@@ -21,7 +21,7 @@ import pytest
 
 from broker_impl.refused import BROKER
 from conformance.subjects.jars import shared_classes
-from tests.support.clients import JavaDriver, Printed
+from tests.support.clients import TOO_LATE, TRIES_MAX, JavaDriver, Printed
 from tests.support.courses import Place, plays
 from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
 from tests.support.mqadmin import (
@@ -40,12 +40,11 @@ from tests.support.mqadmin import (
 from tests.support.process import until
 from tests.support.reference import PATIENT, QUIET, SMALL_STORE
 from tests.support.subject import SUBJECTS, start_broker, start_name_server
+from tests.support.talk import PATIENCE_S
 
 TOPIC, GROUP, PRODUCERS = "Orders", "GID-orders", "GID-senders"
 POPPED, POPPING = "Popped", "GID-popping"
 MESSAGES = 8
-TOO_LATE, TRIES_MAX = "RemotingTimeoutException", 5
-"""A stock tool waits 5 s for an answer, and says so.  That is asked again: it says nothing of the broker, but that it is busy."""
 
 
 class Side(NamedTuple):
@@ -273,7 +272,7 @@ def test_a_process_of_its_own(sides: dict[str, Side]) -> None:
         [*program(), "topicRoute", "-n", ours.namesrv, "-t", TOPIC],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=rocketmq_home(ours.tools.directory),
         check=False,
     )

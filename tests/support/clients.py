@@ -25,6 +25,8 @@ from tests.support.process import ServerProcess
 CALL_S_MAX: Final = 240.0
 """For one operation: longer than any time-out of the clients inside it."""
 MESSAGES_S_MAX: Final = 240.0
+TOO_LATE, TRIES_MAX = "RemotingTimeoutException", 5
+"""A stock tool waits 5 s for an answer, and says so.  That is asked again: it says nothing of the broker, but that it is busy."""
 
 Message = dict[str, Any]
 """A message as a client saw it: see `Clients.describe(MessageExt)` for the names."""
@@ -106,11 +108,15 @@ class JavaDriver(ServerProcess):
         return lambda timeout_s: self._result(number, operation, timeout_s)
 
     def mqadmin(self, *line: str) -> Printed:
-        """Run one mqadmin command line, for example `mqadmin("topicList", "-n", address)`."""
-        return self.begin_mqadmin(*line)()
+        """Run one mqadmin command line, for example `mqadmin("topicList", "-n", address)`; again, if not answered in time."""
+        for _ in range(TRIES_MAX):
+            printed = self.begin_mqadmin(*line)()
+            if TOO_LATE not in printed.out + printed.err:
+                break
+        return printed
 
     def begin_mqadmin(self, *line: str) -> Callable[[], Printed]:
-        """The same beside others; the function returned waits for its end.  One JVM runs one after the other."""
+        """Once, beside others; the function returned waits for its end.  One JVM runs one after the other."""
         wait = self.begin("mqadmin", **{f"a.{i}": word for i, word in enumerate(line)})
 
         def printed() -> Printed:
