@@ -23,6 +23,7 @@ final class Clients {
     private static final int BODY_BYTES_MAX = 200;
     /** A busy machine is no lost server: by default a client gives up after 3 s, and says that there is no route. */
     private static final int SERVER_MS_MAX = 30_000;
+    static final int SEND_MS_MAX = 60_000;
 
     private Clients() {
     }

@@ -24,7 +24,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** Producers by name, every form of sending, and a background sender that remembers what was acknowledged. */
 final class Producers {
-    private static final int ASYNC_WAIT_S = 30;
+    private static final int ASYNC_WAIT_S = 180;
 
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
     private final Map<String, List<MessageExt>> checked = new ConcurrentHashMap<>();
@@ -61,7 +61,7 @@ final class Producers {
         DefaultMQProducer producer = args.flag("transactions") ? transactional(args)
             : Clients.made(DefaultMQProducer.class, args);
         Clients.configure(producer, args);
-        producer.setSendMsgTimeout(args.number("timeout_ms", 60_000));
+        producer.setSendMsgTimeout(args.number("timeout_ms", Clients.SEND_MS_MAX));
         producer.setRetryTimesWhenSendFailed(args.number("retries", 2));
         producer.setRetryTimesWhenSendAsyncFailed(args.number("retries", 2));
         producer.setRetryAnotherBrokerWhenNotStoreOK(true);

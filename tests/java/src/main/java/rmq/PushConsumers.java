@@ -111,6 +111,9 @@ final class PushConsumers {
         }
         consumers.put(name, consumer);
         consumer.start();
+        // Retries and dead letters, too: by default it gives up after 3 s, and sends again what the broker has stored by then.
+        consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getDefaultMQProducer()
+            .setSendMsgTimeout(Clients.SEND_MS_MAX);
         return consumer.buildMQClientId();
     }
 

@@ -23,7 +23,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** Request and reply: producers that wait for an answer, and consumers that give one, each by its name. */
 final class Replies {
-    private static final int ASYNC_WAIT_S = 60;
+    private static final int ASYNC_WAIT_S = 180;
 
     private final Producers producers;
     private final Map<String, Replier> repliers = new ConcurrentHashMap<>();
