@@ -361,7 +361,7 @@ def restarted_under_a_flood(subject: Subject, clients: JavaDriver, fresh: Fresh,
 
 
 def test_sync_flush_survives_a_kill(subject: Subject, clients: JavaDriver, fresh: Fresh, tmp_path: Path) -> None:
-    own = start_subject(subject.kind, tmp_path, properties={"flushDiskType": "SYNC_FLUSH"})
+    own = start_subject(subject.kind, tmp_path, properties={"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "180000"})
     try:
         topic = fresh("sync")
         with producer(clients, own, fresh) as p:

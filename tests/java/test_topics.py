@@ -28,11 +28,18 @@ AT_EACH_SIZE = 50
 
 
 def shape(subject: Subject, topic: str, *, read: int, write: int, perm: int = READ | WRITE, attributes: str = "") -> None:
-    """What `mqadmin updateTopic` asks of the one broker."""
+    """What `mqadmin updateTopic` asks of the one broker; the name server has heard of it."""
     fields = {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "defaultTopic": "TBW102", "perm": str(perm)}
     queues = {"readQueueNums": str(read), "writeQueueNums": str(write), "attributes": attributes}
     answer = remoting.ask(subject.address, UPDATE_AND_CREATE_TOPIC, {"topic": topic, **fields, **queues})
     assert answer.code == 0, answer
+
+    def is_routed() -> bool:
+        route = remoting.ask(subject.namesrv, remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        found = [] if route.code else route.json()["queueDatas"]
+        return [(one["readQueueNums"], one["writeQueueNums"], one["perm"]) for one in found] == [(read, write, perm)]
+
+    until(is_routed, f"the route of {topic}", seconds=SECONDS)
 
 
 def test_queues_come_and_go_while_messages_flow(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
