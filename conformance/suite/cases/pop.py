@@ -18,7 +18,17 @@ import trio
 from conformance.suite.kit import MUST, SHOULD, Code, Need, ResponseCode, Trial, units
 from conformance.suite.kit import case as declare
 from conformance.suite.means.holding import hold_ms, woken_s
-from conformance.suite.means.popping import INVISIBLE_MS, acknowledge, bodies, filled, ordered, pop, popped, short_ms
+from conformance.suite.means.popping import (
+    INVISIBLE_MS,
+    acknowledge,
+    again_in_order,
+    bodies,
+    filled,
+    ordered,
+    pop,
+    popped,
+    short_ms,
+)
 from rmq_wire.headers.pop import (
     BatchAckMessage,
     ChangeInvisibleTime,
@@ -245,7 +255,7 @@ async def in_order_again(t: Trial) -> None:
     topic, group = await ordered(t, 3)
     first = await popped(t, topic, group, 2, queue=0, order=True, invisible_ms=short_ms(t))
     t.equal("the first two", [one.body for one in first], [b"m0", b"m1"])
-    again = await pop(t, topic, group, queue=0, count=3, order=True, poll_ms=hold_ms(t))
+    again = await again_in_order(t, topic, group, 3)
     t.equal("again, and the next", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
     t.equal("how often", again.answer.ext.get("orderCountInfo"), "0 qo0%0 1;0 qo0%1 1;0 0 0")
     t.answer("acknowledge", await acknowledge(t, topic, group, again.messages[0]))
@@ -269,7 +279,7 @@ async def partly_in_order(t: Trial) -> None:
     topic, group = await ordered(t, 3)
     first = await popped(t, topic, group, 3, queue=0, order=True, invisible_ms=short_ms(t))
     t.answer("acknowledge", await acknowledge(t, topic, group, first[1]))
-    again = await pop(t, topic, group, queue=0, order=True, poll_ms=hold_ms(t))
+    again = await again_in_order(t, topic, group, 32)
     t.equal("what comes again", [one.body for one in again.messages], [b"m0", b"m1", b"m2"])
 
 

@@ -187,3 +187,17 @@ async def ordered(t: Trial, count: int) -> tuple[str, str]:
 def bodies(found: list[Handed]) -> list[bytes]:
     """Their bodies, sorted."""
     return sorted(one.body for one in found)
+
+
+async def again_in_order(t: Trial, topic: str, group: str, count: int) -> Popped:
+    """What an ordered pop of queue 0 gets that waits until messages come again: the first that gets any.
+
+    It asks again where a wait ended with none: the reference looks, and then lets it wait; messages whose time is over in
+    between wake nobody.
+    """
+
+    async def some() -> Popped | None:
+        found = await pop(t, topic, group, queue=0, count=count, order=True, poll_ms=2 * short_ms(t))
+        return found if found.messages else None
+
+    return await t.until(f"messages of {topic} come again", some, seconds=REVIVED_S)
