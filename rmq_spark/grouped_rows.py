@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +19,8 @@ cached: Callable[[str], Any] = lru_cache(maxsize=4)(of_text)
 class Reduction(Protocol):
     """Made anew for each key."""
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Some rows of it, in order."""
+    def take(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Some rows of it, in order; what can be given by then."""
         ...
 
     def end(self) -> Iterator[pa.RecordBatch]:
@@ -41,16 +41,18 @@ class Grouped:
         """Some rows of a key."""
         if self._reduction is None:
             self._reduction = made(self.home, self.shared)
-        self._reduction.take(rows)
-        return iter(())
+        return _tables(self._reduction.take(rows))
 
     def terminate(self) -> Iterator[pa.Table]:
         """Behind the last of them."""
-        import pyarrow as pa
-
         if self._reduction is not None:
-            for batch in self._reduction.end():
-                yield pa.Table.from_batches([batch])
+            yield from _tables(self._reduction.end())
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    return (pa.Table.from_batches([batch]) for batch in batches)
 
 
 def made(home: str, shared: str) -> Reduction:

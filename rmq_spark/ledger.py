@@ -99,15 +99,22 @@ def read_ledger(
             raise BadOption(f"column: the ledger has no {theirs[0]}; it has {', '.join(rows.columns)}")
     chosen = rows.select([_column(ours, [one for one in theirs if one in there]) for ours, theirs in names.items()])
     others = [name for name in chosen.columns if name not in (*OF_EACH, "queueOffset")]
+    # a list is taken apart where there is one: most rows are of one message
+    is_list = F.lit(False)
+    for name in OF_EACH:
+        is_list = is_list | F.coalesce(F.contains(name, F.lit(",")), F.lit(False))
     lists = [F.coalesce(F.split(name, " *, *"), F.array().cast("array<string>")).alias(name) for name in OF_EACH]
-    each = chosen.select(*others, "queueOffset", *lists)
-    each = each.select(*others, "queueOffset", F.posexplode_outer(F.arrays_zip(*OF_EACH)).alias("place", "one"))
+    parts = F.posexplode_outer(F.when(is_list, F.arrays_zip(*lists)))
+    each = chosen.select(*others, "queueOffset", is_list.alias("isList"), *OF_EACH, parts.alias("place", "one"))
+    each = each.select(
+        *others, "queueOffset", "place", *(F.expr(f"if(isList, one.{name}, {name})").alias(name) for name in OF_EACH)
+    )
     counted = (F.col("queueOffset") + F.coalesce("place", F.lit(0))).alias("queueOffset")
-    message_id = F.upper("one.offsetMsgId")
+    message_id = F.upper("offsetMsgId")
     return each.select(
         *others,
         counted,
-        F.nullif("one.uniqKey", F.lit("")).alias("uniqKey"),
+        F.nullif("uniqKey", F.lit("")).alias("uniqKey"),
         F.when(message_id.rlike(MESSAGE_ID), message_id).alias("offsetMsgId"),
     )
 

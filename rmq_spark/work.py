@@ -39,6 +39,8 @@ WORKS: Final[Mapping[str, str]] = {
 """Table -> module and the name of its `Work` there."""
 HOME: Final = ":"
 """In the name of a table that is in no list: module and name."""
+SHORT_BYTES: Final = 2 << 10
+"""To press so much takes longer than to send it."""
 SPLITS: Final = "splits"
 """Option: the splits, where whoever reads the table knows them already."""
 Given = Mapping[str, Any]
@@ -93,13 +95,14 @@ def of_text(text: str) -> Any:
 
 
 def pickled(value: Any) -> bytes:
-    """Small: of ten thousand names that are much alike a tenth."""
-    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)
+    """Small: of ten thousand names that are much alike a tenth.  What is short anyway is as it is."""
+    packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return packed if len(packed) <= SHORT_BYTES else zlib.compress(packed, 1)
 
 
 def unpickled(packed: bytes) -> Any:
     """As `pickled` was given it."""
-    return pickle.loads(zlib.decompress(packed))
+    return pickle.loads(packed if packed[:1] == pickle.PROTO else zlib.decompress(packed))
 
 
 def given_of(work: Work, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,6 @@ def check_log(part: LogPart, known: Known) -> LogReport:
         report.findings.add("file-unreadable", file.name, NOWHERE, str(reason))
     finally:
         check.close()
-    report.edges = check.sequences.edges()
     check.record(report)
     return report
 
@@ -81,9 +80,16 @@ class _LogCheck:
             else IndexCheck(known.index_told, known.index, known.settled)
         )
         self._topics = Topics()
+        self._names: list[str] = []
+        self._counts = np.zeros(0, np.int64)
+        """of the messages of each of these topics"""
+        self._counted = 0
+        """of which generation they are"""
 
     def record(self, report: LogReport) -> None:
-        """What `meeting` compares elsewhere."""
+        """What was summed up, and what `meeting` compares elsewhere."""
+        report.edges = self.sequences.edges()
+        self._tell_counts()
         if isinstance(self._places, Recorded):
             report.wanted = list(self._places.rows())
         if isinstance(self._index, RecordedKeys):
@@ -168,16 +174,27 @@ class _LogCheck:
         report.times_seen.update(time for time in self._known.times if (times == time).any())
         ids = self._topics.numbers(batch.buffer, units)
         self._fillers(units, at, ids)
-        counts = np.bincount(ids, minlength=len(self._topics.names))
-        for number in np.flatnonzero(counts).tolist():
-            topic = self._topics.names[number]
-            if topic not in report.topics and len(report.topics) >= QUEUES_MAX:
-                continue
-            report.topics[topic] = report.topics.get(topic, 0) + int(counts[number])
+        self._count(ids)
         if self._known.with_queues or self._known.with_index:
             self._against_the_rest(view, units, at, own, ids)
         elif self._known.with_sequence:
             self._by_itself(batch.buffer, units, at, ids)
+
+    def _count(self, ids: Ints) -> None:
+        """Messages of each topic."""
+        if self._counted != self._topics.generation:
+            self._tell_counts()
+        counts = np.bincount(ids, minlength=len(self._topics.names))
+        counts[: len(self._counts)] += self._counts
+        self._names, self._counts = self._topics.names, counts
+
+    def _tell_counts(self) -> None:
+        topics = self._report.topics
+        for number in np.flatnonzero(self._counts).tolist():
+            topic = self._names[number]
+            if topic in topics or len(topics) < QUEUES_MAX:
+                topics[topic] = topics.get(topic, 0) + int(self._counts[number])
+        self._counted, self._counts = self._topics.generation, self._counts[:0]
 
     def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
         """What a repair put into the place of lost units (`rmq_wire.implied.filler.is_filler`)."""
@@ -255,19 +272,15 @@ class _LogCheck:
     def _queues(self, units: Units, at: Ints, own: Ints, ids: Ints, codes: Ints, properties: Properties) -> None:
         groups = self._grouped(units, ids)
         self.sequences.check(groups, units["queue_offset"], at, self._steps(units, properties))
-        for key, rows in groups.rows():
-            offsets = units["queue_offset"][rows]
-            wanted = Entry(
-                offsets, own[rows], units["total_size"][rows].astype(np.int64), codes[rows], units["store_timestamp"][rows]
-            )
-            self._places.compare(key, wanted, at[rows], self._report, self._known)
+        sizes = units["total_size"].astype(np.int64)
+        wanted = Entry(units["queue_offset"], own, sizes, codes, units["store_timestamp"])
+        self._places.compare_all(groups, wanted, at, self._report, self._known)
         for row, topic, queue_offset in self._light_places(units, ids, properties):
             if is_own(topic, self._topics.names[int(ids[row])], int(units["queue_id"][row])):
                 continue
             one = np.array([row])
-            size = units["total_size"][one].astype(np.int64)
-            wanted = Entry(np.array([queue_offset]), own[one], size, codes[one], units["store_timestamp"][one])
-            self._places.compare((topic, LIGHT_QUEUE_ID), wanted, at[one], self._report, self._known)
+            light = wanted.take(one)._replace(queue_offset=np.array([queue_offset]))
+            self._places.compare((topic, LIGHT_QUEUE_ID), light, at[one], self._report, self._known)
 
     def _light_places(self, units: Units, ids: Ints, properties: Properties) -> Iterator[tuple[int, str, int]]:
         dispatches, offsets = (
@@ -280,7 +293,13 @@ class _LogCheck:
         return implied.light_places(dispatches, offsets, allows & implied.is_queued(units["sys_flag"]))
 
     def _grouped(self, units: Units, ids: Ints) -> Grouped:
-        return grouped(np.flatnonzero(implied.is_queued(units["sys_flag"])), ids, units["queue_id"], self._topics.names)
+        return grouped(
+            np.flatnonzero(implied.is_queued(units["sys_flag"])),
+            ids,
+            units["queue_id"],
+            self._topics.names,
+            self._topics.generation,
+        )
 
     def _steps(self, units: Units, properties: Properties) -> Ints:
         """How many queue offsets each unit takes: more than one for an inner batch."""
@@ -293,7 +312,7 @@ class _LogCheck:
 
     def _entries(self, units: Units, own: Ints, ids: Ints, properties: Properties, hasher: Hasher, tags: Spans) -> None:
         unique, keys = (properties.values(name.encode()) for name in (prop.UNIQ_KEY, prop.KEYS))
-        topic_hashes = np.array(self._topics.hashes, np.int32)[ids]
+        topic_hashes = self._topics.hashes()[ids]
         wanted = implied.index_entries(hasher, unique, keys, tags, topic_hashes, implied.is_indexed(units["sys_flag"]))
         self._index.compare(own, own + units["total_size"], units["store_timestamp"], wanted, self._report, self._file)
 

@@ -14,6 +14,7 @@ files, and none has more than so many bytes of log have keys.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,11 +29,14 @@ from rmq_columns.checks.places import Places
 from rmq_columns.checks.queues import Key, QueueState
 from rmq_columns.checks.readers import Readers
 from rmq_columns.checks.report import Entry, Known, LogReport
+from rmq_columns.checks.sequence import Grouped, Numbers
 from rmq_columns.checks.tasks import DanglingTask
-from rmq_columns.decode.dtypes import QUEUE_UNIT, Ints
+from rmq_columns.decode.dtypes import QUEUE_UNIT, Ints, Records, records
 from rmq_columns.decode.implied import IndexEntries
+from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX
 from rmq_columns.errors import CannotLook
 from rmq_wire.layout.index import Geometry
+from rmq_wire.names import SCHEDULE_TOPIC
 
 WHOLE: Final = -1
 """In the place of where a file begins: all of a queue whose units are not where their offsets say, or whose files are odd."""
@@ -70,34 +74,52 @@ class Recorded:
 
     def __init__(self, file_bytes: int, apart: frozenset[Key]) -> None:
         self._file_bytes, self._apart = file_bytes, apart
-        self._held: dict[Key, list[tuple[Entry, Ints]]] = {}
+        self._numbers = Numbers(sys.maxsize)
+        self._held: list[tuple[Ints, Records]] = []
+        """(each row's queue, rows of `ROW`)"""
 
     def close(self) -> None:
         """As of `Places`."""
 
+    def compare_all(self, groups: Grouped, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        """As of `Places`.  Without a step for each queue: a block of the log may have one for each message."""
+        numbers, _ = self._numbers.of(groups)
+        self._keep(
+            np.repeat(numbers, np.diff(groups.begins, append=len(groups.order))), wanted.take(groups.order), at[groups.order]
+        )
+
     def compare(self, key: Key, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
         """As of `Places`."""
-        self._held.setdefault(key, []).append((wanted, at))
+        self._keep(np.full(len(at), self._numbers.number(key), np.int64), wanted, at)
+
+    def _keep(self, numbers: Ints, wanted: Entry, at: Ints) -> None:
+        rows = np.empty(len(at), ROW)
+        for name in Entry._fields:
+            rows[name] = getattr(wanted, name)
+        rows["at"] = at
+        self._held.append((numbers, rows))
 
     def rows(self) -> Iterator[tuple[Key, int, bytes]]:
-        """(queue, where its file begins, rows of `ROW` in the order of the log)"""
-        for key, parts in self._held.items():
-            rows = np.empty(sum(len(at) for _, at in parts), ROW)
-            begin = 0
-            for wanted, at in parts:
-                piece = rows[begin : begin + len(at)]
-                for name in Entry._fields:
-                    piece[name] = getattr(wanted, name)
-                piece["at"] = at
-                begin += len(at)
-            if key in self._apart:
-                yield key, WHOLE, rows.tobytes()
-                continue
-            offsets = rows["queue_offset"]
-            sane = (offsets >= 0) & (offsets < OFFSET_MAX)
-            file = np.where(sane, offsets, -1) * QUEUE_UNIT.itemsize // self._file_bytes * self._file_bytes
-            for one in np.unique(file).tolist():
-                yield key, max(one, WHOLE), rows[file == one].tobytes()
+        """(queue, where its file begins, rows of `ROW` in the order of the log), once; nothing is kept behind it."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        numbers, rows = (np.concatenate(parts) for parts in zip(*held, strict=True))
+        held.clear()
+        keys = list(self._numbers.of_key)
+        offsets = rows["queue_offset"]
+        is_apart = np.array([key in self._apart for key in keys], np.bool_)[numbers]
+        is_placed = (offsets >= 0) & (offsets < OFFSET_MAX) & ~is_apart
+        positions = np.where(is_placed, offsets, 0) * QUEUE_UNIT.itemsize
+        files = np.where(is_placed, positions - positions % self._file_bytes, WHOLE)
+        order = np.lexsort((files, numbers))
+        rows, numbers, files = rows[order], numbers[order], files[order]
+        is_new = (np.diff(numbers, prepend=-1) != 0) | (np.diff(files, prepend=WHOLE) != 0)
+        begins = np.flatnonzero(is_new)
+        packed, size = rows.view(np.uint8), ROW.itemsize
+        every = (numbers[begins], files[begins], begins, np.append(begins, len(rows))[1:])
+        for number, file, begin, end in zip(*(one.tolist() for one in every), strict=True):
+            yield keys[number], file, packed[begin * size : end * size].tobytes()
 
 
 def apart(queues: Mapping[Key, Sequence[CheckedFile]], batch_queues: Mapping[Key, object], file_bytes: int) -> frozenset[Key]:
@@ -142,6 +164,8 @@ def meet(key: Key, state: QueueState | None, rows: Sequence[tuple[int, int, byte
 
     is_all: whether these are all messages of the queue's file, so that units for which there is none are too many.
     """
+    if state is not None and is_all and _is_sound(key, state, rows):
+        return Met({}, [])
     names = {file.start: file.name for file in known.log}
     places = Places({} if state is None else {key: state}, known.extensions, known.log)
     found = Met({}, [])
@@ -163,6 +187,33 @@ def meet(key: Key, state: QueueState | None, rows: Sequence[tuple[int, int, byte
         too_many = [file for file in state.files if matched.get(file.start, 0) != state.inside.get(file.start, 0)]
         found.dangling.extend(DanglingTask(key, state, file) for file in too_many)
     return found
+
+
+def _is_sound(key: Key, state: QueueState, rows: Sequence[tuple[int, int, bytes]]) -> bool:
+    """Whether nothing is to be said of a file of a queue, seen at once: its units are just those of these messages, in order."""
+    if len(state.files) != 1 or state.is_batch or key[0] == SCHEDULE_TOPIC:
+        return False
+    [file] = state.files
+    wanted = np.frombuffer(b"".join([packed for _, _, packed in rows]), ROW)
+    count, offsets = len(wanted), wanted["queue_offset"]
+    if count != state.inside.get(file.start, 0):
+        return False
+    if not count:
+        return True
+    first, size = int(offsets[0]), QUEUE_UNIT.itemsize
+    begin, end = first * size - file.start, (first + count) * size - file.start
+    if begin < 0 or end > file.size or first + count > state.end or int(offsets[-1]) != first + count - 1:
+        return False
+    try:
+        with file.open() as reader:
+            units = records(reader.read(begin, end - begin), QUEUE_UNIT)
+    except CannotLook:
+        return False
+    if len(units) != count:
+        return False
+    is_same = (units["physical_offset"] == wanted["physical_offset"]) & (units["size"] == wanted["size"])
+    is_same &= (units["tags_code"] == wanted["tags_code"]) & (wanted["tags_code"] > EXTENSION_ADDRESS_MAX)
+    return bool((is_same & (offsets == np.arange(first, first + count))).all())
 
 
 def says_something(report: LogReport) -> bool:

@@ -18,6 +18,7 @@ from rmq_columns.checks.findings import Findings
 from rmq_columns.checks.queues import Key, LogBounds, QueueState
 from rmq_columns.checks.readers import Readers
 from rmq_columns.checks.report import QUEUES_MAX, Entry, Known, LogReport
+from rmq_columns.checks.sequence import Grouped
 from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Ints, Records, records
 from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE, is_filler, is_written
 from rmq_columns.errors import CannotLook
@@ -127,6 +128,11 @@ class Places:
     def close(self) -> None:
         self._readers.close()
         self._log.readers.close()
+
+    def compare_all(self, groups: Grouped, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
+        """Queue by queue.  wanted, at: of all units of a block."""
+        for key, rows in groups.rows():
+            self.compare(key, wanted.take(rows), at[rows], report, known)
 
     def compare(self, key: Key, wanted: Entry, at: Ints, report: LogReport, known: Known) -> None:
         """at: where the messages are in their file; findings that have no place in a queue go there."""

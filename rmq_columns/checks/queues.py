@@ -189,18 +189,17 @@ class _QueueFile:
 
     def _run(self, units: Records, at: int) -> int:
         """Check units from number `at` of the file on; how many must be found in the log."""
-        written = is_written(units) & ~is_empty(units)
+        empty = is_empty(units)
+        written = is_written(units) & ~empty
         if not written.all():
             first = int(np.argmin(written))
             self._end_at(at + first)
-            bad = ~written & ~is_empty(units)
+            bad = ~(written | empty)
             for row in np.flatnonzero(bad)[:1].tolist():
                 text = f"unit {self._base + at + row}: offset {units[row]['physical_offset']}, size {units[row]['size']}"
                 self._findings.add("queue-order", self._file.name, (at + row) * units.itemsize, text, int(bad.sum()))
         if self._ended_at >= 0 and self._ended_at < at + len(units):
-            behind = written.copy()
-            behind[: max(self._ended_at - at, 0)] = False
-            self._holes += int(behind.sum())
+            self._holes += int(np.count_nonzero(written[max(self._ended_at - at, 0) :]))
         real = written & ~is_filler(units)
         if not real.any():
             if written.any():

@@ -155,6 +155,10 @@ class Entry(NamedTuple):
     tags_code: Ints
     store_timestamp: Ints
 
+    def take(self, rows: Ints) -> Entry:
+        """Of some of them."""
+        return Entry(*(column[rows] for column in self))
+
 
 Ranges = Sequence[tuple[int, int]]
 """(begin, end), ascending"""

@@ -5,9 +5,11 @@ Only what equals none of the topics that are usual is cut out and looked up one 
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rmq_columns.decode import units as columns
 from rmq_columns.decode.dtypes import Bytes, Ints, gather
@@ -26,8 +28,9 @@ class Topics:
     def __init__(self) -> None:
         self.names: list[str] = []
         """number -> topic"""
-        self.hashes: list[int] = []
-        """number -> Java's hash of the topic and `#`, with which keys in the index begin"""
+        self.generation = 0
+        """how often all were forgotten, since there were too many: numbers begin anew then"""
+        self._hashes = np.zeros(0, np.int32)
         self._numbers: dict[bytes, int] = {}
         self._usual: dict[int, list[tuple[np.void, int]]] = {}
         """length -> the first topics of that length"""
@@ -35,8 +38,8 @@ class Topics:
     def numbers(self, buffer: Bytes, units: Units) -> Ints:
         """Of each unit, good until the next call."""
         if len(self._numbers) >= TOPICS_MAX:
-            for table in (self.names, self.hashes, self._numbers, self._usual):
-                table.clear()
+            self.names, self._numbers, self._usual, self._hashes = [], {}, {}, self._hashes[:0]
+            self.generation += 1
         found = np.full(len(units), -1, np.int64)
         sizes = units.topic_size
         for size in np.flatnonzero(np.bincount(sizes)).tolist() if len(units) else ():
@@ -58,9 +61,16 @@ class Topics:
                 continue
             known[topic] = len(self.names)
             self.names.append(topic.decode("utf-8", "replace"))
-            hasher = Hasher(topic + b"#")
-            self.hashes.append(int(hasher.hashes(np.zeros(1, np.int64), np.array([len(hasher.data)]))[0]))
             usual = self._usual.setdefault(len(topic), [])
             if topic and len(usual) < USUAL_MAX:
                 usual.append((np.void(topic), known[topic]))
         return np.fromiter(map(known.__getitem__, topics), np.int64, len(topics))
+
+    def hashes(self) -> npt.NDArray[np.int32]:
+        """number -> Java's hash of the topic and `#`, with which keys in the index begin."""
+        texts = [topic + b"#" for topic in itertools.islice(self._numbers, len(self._hashes), None)]
+        if texts:
+            sizes = np.array([len(text) for text in texts])
+            found = Hasher(b"".join(texts)).hashes(np.cumsum(sizes) - sizes, sizes)
+            self._hashes = np.concatenate((self._hashes, found))
+        return self._hashes

@@ -175,6 +175,9 @@ def listed(path: str, left_out: LeftOut = ignore, descriptor: int | None = None)
     with os.scandir(path if descriptor is None else descriptor) as there:
         for one in there:
             try:
+                if one.is_dir(follow_symlinks=False):  # known without another look at it
+                    found.append((one.name, stat.S_IFDIR, 0))
+                    continue
                 status = one.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue

@@ -8,6 +8,7 @@ file of that queue (`audit_work`), and the driver gets what was found.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from rmq_columns.checks.queues import Key, QueueState
     from rmq_columns.checks.report import Known, LogReport, Sums
 
+CALLS: Final = 32
+"""For each task of a shuffle: so many even out what they get."""
 _EDGE: Final = ("part", "begin", "first", "firstAt", "next", "lastAt", "units")
 _STEPS: Final = """transform(
     filter(sequence(1, greatest(size(edges) - 1, 1)),
@@ -120,23 +123,25 @@ class QueueSums:
             queues = queues.groupBy(*FILE).agg(F.array_sort(F.flatten(F.collect_list("edges"))).alias("edges"))
         queues = queues.where(F.col("store") == number).withColumn("edges", F.expr(f"filter(edges, one -> one.part >= {first})"))
         ends = {"first": "get(edges, 0).first", "next": "get(edges, size(edges) - 1).next"}
-        ends |= {"firstAt": "get(edges, 0).firstAt", "lastAt": "get(edges, size(edges) - 1).lastAt", "steps": _STEPS}
+        ends |= {"firstAt": "get(edges, 0).firstAt", "lastAt": "get(edges, size(edges) - 1).lastAt"}
         columns = [F.when(F.col("queueFile").isNull(), F.expr(text)).alias(name) for name, text in ends.items()]
+        # as text: of rows with lists Spark makes Python objects one by one, and next to no queue has steps
+        columns.append(F.when(F.col("queueFile").isNull() & (F.size(F.expr(_STEPS)) > 0), F.to_json(F.expr(_STEPS))))
         units = F.expr("aggregate(edges, 0L, (sum, one) -> sum + one.units)").alias("units")
         with watched(self._spark, "queues from part to part", self._progress):
             rows = queues.where("size(edges) > 0").select("topic", "queueId", "queueFile", units, *columns).collect()
         found = Sums()
-        for row in rows:
-            key = (row["topic"], row["queueId"])
-            if row["queueFile"] is not None:
-                found.matched[*key, row["queueFile"]] = row["units"]
+        for topic, queue_id, file, count, *ends_of, steps in rows:
+            key = (topic, queue_id)
+            if file is not None:
+                found.matched[*key, file] = count
                 continue
-            found.queues[key] = QueueSummary(row["units"], row["first"], row["next"], row["firstAt"], row["lastAt"])
-            for one in row["steps"]:
+            found.queues[key] = QueueSummary(count, *ends_of)
+            for one in json.loads(steps or "[]"):
                 step = Step(key, one["expected"], one["found"], one["fromAt"], one["at"])
                 found.steps.setdefault((one["part"], one["begin"]), []).append(step)
-        for steps in found.steps.values():
-            steps.sort(key=lambda step: step.at)
+        for broken in found.steps.values():
+            broken.sort(key=lambda step: step.at)
         return found
 
     # --- many queues
@@ -190,16 +195,24 @@ class QueueSums:
         every = states.where("queueFile is not null")
         for one in wanted:
             every = every.unionByName(one.where(F.col("kind") == WANTED).select(*columns))
-        order, home = ("kind", *PART), f"{Meeting.__module__}:{Meeting.__name__}"
-        met = self._kept(grouped(every, FILE, order, home, MEETING, ({number: known}, True)))
+        met = self._kept(self._met(every, FILE, ({number: known}, True)))
         rows = met.where(F.col("kind") != LONE).select("kind", *PART, "held").collect()
         lone = met.where(F.col("kind") == LONE)
         if lone.head(1):
             whole = states.where("queueFile is null").join(lone.select(*QUEUE).distinct(), list(QUEUE), "left_semi")
             both = lone.select(*columns).withColumn("kind", F.lit(WANTED)).unionByName(whole)
-            found = grouped(both, QUEUE, order, home, MEETING, ({number: known}, False))
+            found = self._met(both, QUEUE, ({number: known}, False))
             rows += found.select("kind", *PART, "held").collect()
         return rows
+
+    def _met(self, rows: DataFrame, keys: Sequence[str], shared: Any) -> DataFrame:
+        """What states and messages of each key give.  Many keys are one call: there may be only a few messages of each."""
+        from pyspark.sql import functions as F
+
+        calls = CALLS * int(self._spark.conf.get("spark.sql.shuffle.partitions"))
+        rows = rows.withColumn("call", F.pmod(F.xxhash64(*keys), F.lit(calls)))
+        home = f"{Meeting.__module__}:{Meeting.__name__}"
+        return grouped(rows, ("call",), (*keys, "kind", *PART), home, MEETING, shared)
 
     def _met_index(self, number: int, wanted: Sequence[DataFrame], known: Known) -> list[Row]:
         from pyspark.sql import functions as F
@@ -231,7 +244,7 @@ class QueueSums:
         from rmq_columns.checks.meeting import Bounds
 
         rows = self._whole_states(number).select("topic", "queueId", "first", "next", "units").collect()
-        return {(row[0], row[1]): Bounds(row[2], row[3], bool(row[4])) for row in rows}
+        return {(topic, queue_id): Bounds(first, end, bool(units)) for topic, queue_id, first, end, units in rows}
 
     def _whole_states(self, number: int) -> DataFrame:
         assert self._states is not None

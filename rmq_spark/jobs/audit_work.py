@@ -184,7 +184,7 @@ class IndexMeeting:
         self._entries: list[tuple[Located, int, int]] = []
         self._rows: list[tuple[int, int, int, int, bytes]] = []
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Entries come before what there must be."""
         for row in batch.to_pylist():
             self._store, held = row["store"], row["held"]
@@ -194,6 +194,7 @@ class IndexMeeting:
             if held not in self._files:
                 self._files[held] = unpickled(held)
             self._entries.append((self._files[held], row["first"], row["next"]))
+        return ()
 
     def end(self) -> Iterator[pa.RecordBatch]:
         """What was found."""
@@ -206,32 +207,42 @@ class IndexMeeting:
 
 
 class Meeting:
-    """A `Reduction`: a file of a queue, or what has no such file and its queue."""
+    """A `Reduction`: files of queues one after the other, or queues with what has no such file."""
 
     def __init__(self, shared: tuple[Sequence[Known], bool]) -> None:
-        """shared: of each store; whether all messages of the file are there."""
+        """shared: of each store; whether all messages of a file are there."""
         self._known, self._is_all = shared
+        self._place: tuple[Any, ...] = ()
+        """as of `FILE`"""
         self._state: Any = None
         self._rows: list[tuple[int, int, bytes]] = []
-        self._place: dict[str, Any] = {}
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """States come before messages."""
-        for row in batch.to_pylist():
-            self._place = {name: row[name] for name in FILE}
-            if row["kind"] == STATE:
-                self._state = unpickled(row["held"])
-            else:
-                self._rows.append((row["part"], row["begin"], row["held"]))
+        return batches(self._taken(batch), _met())
 
     def end(self) -> Iterator[pa.RecordBatch]:
-        """What was found."""
+        """What was found of the last one."""
         return batches(self._found(), _met())
+
+    def _taken(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        keys = FILE if self._is_all else QUEUE
+        columns = (batch.column(name).to_pylist() for name in (*FILE, "kind", *PART, "held"))
+        for *place, kind, part, begin, held in zip(*columns, strict=True):
+            if self._place[: len(keys)] != tuple(place[: len(keys)]):
+                yield from self._found()
+                self._place, self._state, self._rows = tuple(place), None, []
+            if kind == STATE:
+                self._state = unpickled(held)
+            else:
+                self._rows.append((part, begin, held))
 
     def _found(self) -> Iterator[Row]:
         from rmq_columns.checks.meeting import meet
 
-        place, key = self._place, (self._place["topic"], self._place["queueId"])
+        if not self._place:
+            return
+        place, key = dict(zip(FILE, self._place, strict=True)), self._place[1:3]
         if self._state is None and self._is_all:
             yield from ({**place, "kind": LONE, "part": part, "begin": begin, "held": held} for part, begin, held in self._rows)
             return

@@ -75,10 +75,11 @@ class Writing:
         self._file, self._size = "", 0
         self._pieces: list[tuple[int, bytes]] = []
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Some pieces, in the order of their places."""
         self._file, self._size = batch.column("file")[0].as_py(), batch.column("fileBytes")[0].as_py()
         self._pieces += zip(batch.column("at").to_pylist(), batch.column("data").to_pylist(), strict=True)
+        return ()
 
     def end(self) -> Iterator[pa.RecordBatch]:
         """Put it."""

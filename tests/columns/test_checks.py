@@ -245,7 +245,7 @@ def test_sequences_over_blocks() -> None:
     for offsets in ([0, 10, 1, 11, 0], [2, 12, 4, 12, 1]):
         topics, queue_ids = np.array([0, 1, 0, 1, 0]), np.array([0, 0, 0, 0, 7], np.int32)
         groups = grouped(np.arange(5), topics, queue_ids, names)
-        assert groups.keys == [("A", 0), ("A", 7), ("B", 0)]
+        assert [key for key, _ in groups.rows()] == [("A", 0), ("A", 7), ("B", 0)]
         at = np.arange(5) * 100 + offsets[0] * 1000
         sequences.check(groups, np.array(offsets), at, None)
     assert [(one.code, one.offset, one.detail) for one in report.findings.kept] == [

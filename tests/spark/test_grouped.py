@@ -24,11 +24,12 @@ class Joined:
         self._texts = [shared]
         self._key = -1
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._key = batch.column("k")[0].as_py()
         if self._key == 13:
             raise CannotRead("/store/commitlog/0", 17, "planted")
         self._texts += batch.column("text").to_pylist()
+        yield from (pa.record_batch([[self._key], [0], [one]], schema=FOUND) for one in self._texts if one.endswith("-7"))
 
     def end(self) -> Iterator[pa.RecordBatch]:
         for text in (" ".join(self._texts), "end"):
@@ -45,6 +46,9 @@ def test_all_rows_of_a_key_in_order(spark: Any) -> None:
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     wanted = [(key, 30, " ".join(["shared", *(f"{key}-{place}" for place in range(30))])) for key in range(3)]
+    wanted += [
+        (key, 0, f"{key}-7") for key in range(3) for _ in range(4)
+    ]  # given by the way, in this batch and the three behind it
     assert sorted(map(tuple, found)) == sorted([*wanted, *((key, 30, "end") for key in range(3))])
 
 
