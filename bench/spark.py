@@ -69,8 +69,9 @@ def measure(spark: SparkSession, stores: dict[float, Made], row: Row, rounds: in
     for number in range(1 + rounds):
         for size, store in stores.items():
             row.clear(store)
+            paths = store.paths(*row.areas)
             begun = time.perf_counter()
-            read_plainly(store.paths(*row.areas))
+            read_plainly(paths)
             plain = time.perf_counter() - begun
             core, begun = core_seconds(), time.perf_counter()
             row.work(spark, store)

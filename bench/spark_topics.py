@@ -40,7 +40,7 @@ def topic_name(number: int) -> str:
 
 
 def make_topics(directory: Path, size_bytes: int, topics: int = TOPICS) -> Made:
-    """About so many bytes of log, one queue a topic; topics in turn."""
+    """About so many bytes of log, one queue a topic; topics in turn, and each has a message: what they cost at least is fixed."""
     store, scratch = directory / "made" / "store", directory / "results"
     for place in (store / COMMIT_LOG, store / CONFIG, scratch):
         place.mkdir(parents=True)
@@ -48,12 +48,12 @@ def make_topics(directory: Path, size_bytes: int, topics: int = TOPICS) -> Made:
     properties = b"UNIQ_KEY\x01" + key + b"\x02TAGS\x01TagA\x02"
     unit = pack_unit(0, 0, 0, 0, 0, 0, HOST, 0, HOST, 0, 0, bytes(BODY_BYTES), topic_name(0).encode(), properties)
     per_file = (LOG_FILE_BYTES - TAIL_MIN) // len(unit)
-    count = max(size_bytes // len(unit), 1)
+    count = max(size_bytes // len(unit), topics)
     for first in range(0, count, per_file):
         _log_file(store / COMMIT_LOG, unit, first, min(first + per_file, count), per_file, topics)
     end = (count - 1) // per_file * LOG_FILE_BYTES + ((count - 1) % per_file + 1) * len(unit)
     _queues(store, len(unit), count, per_file, topics)
-    _small_files(store, count, end - len(unit), min(topics, count))
+    _small_files(store, count, end - len(unit), topics)
     return Made(store, scratch, count, end)
 
 
@@ -92,7 +92,7 @@ def _digits(made: Any, at: int, count: int, values: Any) -> None:
 
 
 def _queues(store: Path, size: int, count: int, per_file: int, topics: int) -> None:
-    for turn in range(min(topics, count)):
+    for turn in range(topics):
         numbers = np.arange(turn, count, topics, dtype=np.int64)
         units = np.zeros(len(numbers), QUEUE_UNIT)
         units["physical_offset"] = numbers // per_file * LOG_FILE_BYTES + numbers % per_file * size
