@@ -9,7 +9,7 @@ file of that queue (`audit_work`), and the driver gets what was found.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +35,7 @@ from rmq_spark.jobs.audit_work import (
     IndexMeeting,
     Meeting,
 )
-from rmq_spark.kept import Kept
+from rmq_spark.kept import Kept, shortened
 from rmq_spark.session import Progress, watched
 from rmq_spark.work import as_text, unpickled
 
@@ -67,6 +67,10 @@ class QueueSums:
         self._kept = Kept()
         self._said: list[DataFrame] = []
         """of each look at the log: edges and matched units, put together by queue and queue file"""
+        self._of_store: dict[int, list[tuple[Any, ...]]] = {}
+        """of each store as the function `_summed`, where all of it came with the first look"""
+        self._begins: dict[int, int] = {}
+        """where the first file of each store begins"""
         self._wanted: list[DataFrame] = []
         self._states: DataFrame | None = None
         self._index: DataFrame | None = None
@@ -82,6 +86,8 @@ class QueueSums:
         """The answers to pieces of work, in order."""
         from rmq_spark.reading import worked
 
+        if not pieces:
+            return []
         return self._answers(
             what, worked(self._spark, "audited", splits=list(enumerate(pieces)), how=how, shared=as_text(shared))
         )
@@ -89,7 +95,7 @@ class QueueSums:
     def _answers(self, what: str, said: DataFrame) -> list[Any]:
         with watched(self._spark, what, self._progress):
             rows = said.where(said["kind"] == ANSWER).select("piece", "held").collect()
-        return [unpickled(row["held"]) for row in sorted(rows, key=lambda row: int(row["piece"]))]
+        return _in_order((row["piece"], row["held"]) for row in rows)
 
     def check(self, work: Sharing, pieces: Sequence[LogPiece]) -> list[list[LogReport]]:
         """As `Reducer`."""
@@ -98,40 +104,35 @@ class QueueSums:
         from rmq_spark.reading import worked
 
         said = worked(self._spark, "audited", splits=list(enumerate(pieces)), how="log", shared=as_text(work.shared))
-        if any(known.queue_file_bytes for known in work.shared):
+        is_far = any(known.queue_file_bytes for known in work.shared)
+        if is_far:
             said = self._kept(said).coalesce(int(self._spark.conf.get("spark.sql.shuffle.partitions")))
             self._wanted.append(said.where(F.col("kind").isin(WANTED, KEYS)))
             said = said.where(~F.col("kind").isin(WANTED, KEYS))
         edges = F.array_sort(F.collect_list(F.struct(*_EDGE))).alias("edges")
-        together = self._kept(said.groupBy("kind", *FILE, "piece").agg(edges, F.any_value("held").alias("held")))
+        with watched(self._spark, "log", self._progress):
+            together = shortened(said.groupBy("kind", *FILE, "piece").agg(edges, F.any_value("held").alias("held")))
         self._said.append(together)
-        return self._answers("log", together)
+        if is_far or len(self._said) > 1:
+            return self._answers("log", together)
+        # of few queues all comes at once: that may be all that is asked
+        with watched(self._spark, "log", self._progress):
+            rows = _rows(together.select("kind", "store", "piece", "held", *_summed()))
+        for kind, store, _, _, *of_queue in rows:
+            if kind != ANSWER:
+                self._of_store.setdefault(store, []).append(tuple(of_queue))
+        self._begins = {store: min(part.file.start for part in parts) for store, parts in reversed(pieces)}
+        return _in_order((piece, held) for kind, _, piece, held, *_ in rows if kind == ANSWER)
 
     def sums(self, number: int, recut: Collection[int], first: int) -> Sums:
         """As `Reducer`."""
-        from pyspark.sql import functions as F
-
         from rmq_columns.checks.report import QueueSummary, Step, Sums
 
-        again = _parts(recut)
-        queues, *more = (one.where(F.col("kind").isin(EDGE, MATCHED)).select(*FILE, "edges") for one in self._said)
-        if more:  # of a file that was looked at twice the second look counts
-            queues = queues.withColumn("edges", F.filter("edges", lambda one: ~F.array_contains(again, one["part"])))
-            for one in more:
-                own = F.filter("edges", lambda one: F.array_contains(again, one["part"]))
-                queues = queues.unionByName(one.withColumn("edges", own))
-            queues = queues.groupBy(*FILE).agg(F.array_sort(F.flatten(F.collect_list("edges"))).alias("edges"))
-        queues = queues.where(F.col("store") == number).withColumn("edges", F.expr(f"filter(edges, one -> one.part >= {first})"))
-        ends = {"first": "get(edges, 0).first", "next": "get(edges, size(edges) - 1).next"}
-        ends |= {"firstAt": "get(edges, 0).firstAt", "lastAt": "get(edges, size(edges) - 1).lastAt"}
-        columns = [F.when(F.col("queueFile").isNull(), F.expr(text)).alias(name) for name, text in ends.items()]
-        # as text, where there are some: next to no queue has steps
-        columns.append(F.when(F.col("queueFile").isNull() & (F.size(F.expr(_STEPS)) > 0), F.to_json(F.expr(_STEPS))))
-        units = F.expr("aggregate(edges, 0L, (sum, one) -> sum + one.units)").alias("units")
-        with watched(self._spark, "queues from part to part", self._progress):
-            rows = _rows(queues.where("size(edges) > 0").select("topic", "queueId", "queueFile", units, *columns))
+        summed = self._of_store.pop(number, None)
+        if summed is None or len(self._said) > 1 or first > self._begins[number]:
+            summed = self._looked_up(number, recut, first)
         found = Sums()
-        for topic, queue_id, file, count, *ends_of, steps in rows:
+        for topic, queue_id, file, count, *ends_of, steps in summed:
             key = (topic, queue_id)
             if file is not None:
                 found.matched[*key, file] = count
@@ -143,6 +144,22 @@ class QueueSums:
         for broken in found.steps.values():
             broken.sort(key=lambda step: step.at)
         return found
+
+    def _looked_up(self, number: int, recut: Collection[int], first: int) -> list[tuple[Any, ...]]:
+        """As `_summed`: of one store, of parts from `first` on, of files that were looked at twice by the second look."""
+        from pyspark.sql import functions as F
+
+        again = _parts(recut)
+        queues, *more = (one.where(F.col("kind").isin(EDGE, MATCHED)).select(*FILE, "edges") for one in self._said)
+        if more:
+            queues = queues.withColumn("edges", F.filter("edges", lambda one: ~F.array_contains(again, one["part"])))
+            for one in more:
+                own = F.filter("edges", lambda one: F.array_contains(again, one["part"]))
+                queues = queues.unionByName(one.withColumn("edges", own))
+            queues = queues.groupBy(*FILE).agg(F.array_sort(F.flatten(F.collect_list("edges"))).alias("edges"))
+        queues = queues.where(F.col("store") == number).withColumn("edges", F.expr(f"filter(edges, one -> one.part >= {first})"))
+        with watched(self._spark, "queues from part to part", self._progress):
+            return _rows(queues.where("size(edges) > 0").select(*_summed()))
 
     # --- many queues
 
@@ -249,6 +266,24 @@ class QueueSums:
     def _whole_states(self, number: int) -> DataFrame:
         assert self._states is not None
         return self._states.where((self._states["store"] == number) & self._states["queueFile"].isNull())
+
+
+def _summed() -> list[Column | str]:
+    """Of a queue: topic, queueId, null, units, first, next, firstAt, lastAt, steps as JSON, null where there are none.  Of a
+    queue file: topic, queueId, queueFile, units, and nothing else."""
+    from pyspark.sql import functions as F
+
+    ends = {"first": "get(edges, 0).first", "next": "get(edges, size(edges) - 1).next"}
+    ends |= {"firstAt": "get(edges, 0).firstAt", "lastAt": "get(edges, size(edges) - 1).lastAt"}
+    ends |= {"steps": f"if(size({_STEPS}) > 0, to_json({_STEPS}), null)"}
+    units = F.expr("aggregate(edges, 0L, (sum, one) -> sum + one.units)").alias("units")
+    of_queue = [F.when(F.col("queueFile").isNull(), F.expr(text)).alias(name) for name, text in ends.items()]
+    return ["topic", "queueId", "queueFile", units, *of_queue]
+
+
+def _in_order(answers: Iterable[tuple[int, bytes]]) -> list[Any]:
+    """(number of the piece, what was answered)"""
+    return [unpickled(held) for _, held in sorted(answers)]
 
 
 def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
