@@ -50,6 +50,8 @@ HARD_DAYS = 30
 
 FOUND_BY_NIGHT = (6310346,)
 """An acknowledgement on its way to the timer at a stop, due at the start, came before its check point, which that moved."""
+FOUND_BY_NIGHT_OF_POWER = (373737,)
+"""What came again was handed out, the power took it, and the broker was told that it was consumed."""
 
 
 @pytest.mark.parametrize("seed", [*range(DAYS), *FOUND_BY_NIGHT])
@@ -77,7 +79,7 @@ def test_a_day_of_troubles_in_twos(seed: int, tmp_path: Path) -> None:
     hard_day(seed, tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(DAYS_WITHOUT_POWER))
+@pytest.mark.parametrize("seed", [*range(DAYS_WITHOUT_POWER), *FOUND_BY_NIGHT_OF_POWER])
 @pytest.mark.parametrize("sync_flush", [False, True])
 def test_a_day_on_which_the_power_goes(seed: int, sync_flush: bool) -> None:
     power_day(seed, sync_flush=sync_flush)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from rmq_wire.pop_receipt import Receipt
 from tests.support.pop_client import Got, Popped
 
 Now = Callable[[], int]
@@ -48,6 +49,10 @@ class Loose:
         self._set_back = self._was_made_again = False
         self.strict_retries = True
         """One pop looks into all retry topics that there are."""
+        self._copies: dict[tuple[str, int], int] = {}
+        """What came again: its place in a retry topic, and since when somebody knows that it was there."""
+        self._taken: set[tuple[str, Receipt]] = set()
+        """What was handed out of such a place before a power cut took it."""
 
     def sent(self, number: int, queue: int, offset: int) -> None:
         state = self.all[number] = State(number, queue, offset)
@@ -57,6 +62,8 @@ class Loose:
     def got(self, found: Popped) -> None:
         now = found.header.pop_time
         for one in found.got:
+            if one.topic != self.topic:
+                self._copies.setdefault((one.topic, one.offset), self._mono_ms())
             state = self.all[int(one.body)]
             if not state.free:
                 assert not state.acked, f"{state.number} was acknowledged and comes again"
@@ -102,7 +109,7 @@ class Loose:
     def acknowledged(self, one: Got, *, said_yes: bool) -> None:
         state = self.all[int(one.body)]
         state.touched_mono_ms = self._mono_ms()
-        if state.held is not one:
+        if state.held is not one or self.is_taken(one):
             return
         if said_yes and self._wall_ms() < state.until_ms and not state.is_over:
             state.acked = True
@@ -122,6 +129,8 @@ class Loose:
 
     def unsure(self, one: Got) -> None:
         """It was to have another time, and nobody knows whether it has."""
+        if self.is_taken(one):
+            return
         state = self.all[int(one.body)]
         state.free = state.optional = True
 
@@ -165,8 +174,15 @@ class Loose:
             if again or revived:
                 state.free = True
 
-    def power_is_cut(self, ends: Sequence[int], progress: Callable[[str, int], int], lost_ms: int) -> None:
-        """`ends`: of the queues, as the disk has them.  `lost_ms`: so long before the cut the disk may have nothing of.
+    def is_taken(self, one: Got) -> bool:
+        """The power took the copy that was handed out.  What is said of it means nothing, and its message must come again."""
+        return (one.topic, one.receipt) in self._taken
+
+    def power_is_cut(
+        self, ends: Sequence[int], copies: Callable[[str], int], progress: Callable[[str, int], int], lost_ms: int
+    ) -> None:
+        """`ends`: of the queues, as the disk has them; `copies(topic)`: of a retry topic's.  `lost_ms`: so long before the cut
+        the disk may have nothing of.
 
         Messages sent then are lost; whoever got one then, gave it back or had its time changed did not, and may get it again.  Of
         what is older nothing is lost, and what the timer and the progress of what comes again do not know yet is done once more.
@@ -177,10 +193,22 @@ class Loose:
                 age_ms = mono - state.sent_mono_ms
                 assert age_ms <= lost_ms, f"{state.number} is lost, {age_ms} ms after its answer"
                 del self.all[state.number]
+        self._take(copies, lost_ms)
         self.killed(progress)
         for state in self.all.values():
             if lost_ms and mono - state.touched_mono_ms <= lost_ms + UNSAVED_MS:
                 state.free = True
+
+    def _take(self, copies: Callable[[str], int], lost_ms: int) -> None:
+        """What lay behind the ends of the retry topics is gone; other messages will have its places."""
+        mono = self._mono_ms()
+        gone = {place for place in self._copies if place[1] >= copies(place[0])}
+        for topic, offset in gone:
+            age_ms = mono - self._copies.pop((topic, offset))
+            assert age_ms <= lost_ms, f"{topic} has lost {offset}, {age_ms} ms after it was handed out"
+        for state in self.all.values():
+            known = state.old if state.held is None else (*state.old, state.held)
+            self._taken.update((one.topic, one.receipt) for one in known if (one.topic, one.offset) in gone)
 
     def waiting(self) -> list[int]:
         """What has not come yet."""

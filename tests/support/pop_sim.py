@@ -22,6 +22,7 @@ import pytest
 from msgspec.structs import replace
 
 from broker_impl.store_settings import timer_settings
+from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.pop import BatchAckMessage
 from rmq_wire.headers.positions import GetMaxOffset
@@ -237,13 +238,18 @@ class PopDay:
                 self.client.ask(ack(one, "G", start_offset=one.receipt.start_offset + FAR))
 
     def change(self) -> None:
-        for one in self.loose.some(self.rng, 1):
+        for one in filter(self.changes, self.loose.some(self.rng, 1)):
             suspend = self.rng.random() < 0.3
             answer = self.client.ask(change(one, "G", self.rng.choice(INVISIBLE_MS), suspend=suspend))
             if answer.code == 0:
+                assert not self.loose.is_taken(one), f"{one.topic} has {one.offset} no more, and it was given another time"
                 self.loose.changed(one, changed(one, answer), self.wall_ms(), suspend=suspend)
             else:
                 self.loose.unsure(one)
+
+    def changes(self, one: Got) -> bool:
+        """Whether it may be given another time."""
+        return True
 
     def order_ack(self) -> None:
         for _ in range(self.rng.choice((1, 3))):
@@ -441,8 +447,24 @@ class PowerDay(PopDay):
 
     def copies(self) -> int:
         """In the retry topics."""
-        store = self.harness.node.store
-        return sum(store.queue_bounds(f"%RETRY%G{sign}T", 0)[1] for sign in "_+")
+        return sum(self.retry_end(f"%RETRY%G{sign}T") for sign in "_+")
+
+    def retry_end(self, topic: str) -> int:
+        return self.harness.node.store.queue_bounds(topic, 0)[1]
+
+    def ack_one(self, one: Got, model: Loose | None = None) -> None:
+        """Of what the power took the broker says that there is no such message, as Java does, until another has its place."""
+        if not self.loose.is_taken(one) or one.offset <= (end := self.retry_end(one.topic)):
+            super().ack_one(one, model)
+            return
+        answer = self.client.ask(ack(one, "G"))
+        remark = f"offset is illegal, key:{one.topic}@0, commit:{one.offset}, store:0~{end}"
+        assert (answer.code, answer.remark) == (ResponseCode.NO_MESSAGE, remark)
+        self.loose.acknowledged(one, said_yes=False)
+
+    def changes(self, one: Got) -> bool:
+        """Not where another message has the place of one that the power took: this one would come once more."""
+        return not self.loose.is_taken(one) or one.offset >= self.retry_end(one.topic)
 
     def power_goes(self) -> None:
         self.take_polls()
@@ -459,7 +481,7 @@ class PowerDay(PopDay):
         node = self.harness.node
         ends = [node.store.queue_bounds("T", queue)[1] for queue in range(QUEUES)]
         lost_ms = 0 if self.sync_flush else LOST_MS
-        self.loose.power_is_cut(ends, lambda topic, queue: node.offsets.query("G", topic, queue), lost_ms)
+        self.loose.power_is_cut(ends, self.retry_end, lambda topic, queue: node.offsets.query("G", topic, queue), lost_ms)
         self.ordered.power_is_cut(ends)
         self.begin()
         self.loose.disturbed()
