@@ -9,12 +9,22 @@ from rmq_wire.pop_receipt import Receipt
 from tests.support.pop_client import Got, Popped
 
 Now = Callable[[], int]
+Name = tuple[str, int, int, int, int]
 SLACK_MS = 20_000
 """So soon after its time a message can be had again when nothing disturbs."""
 UNSAVED_MS = 12_000
 """Progress that is older than this is on the disk, that of revived messages too."""
 SETTLED_MS = 180_000
 """So long after a disturbance everything has caught up."""
+
+
+def name_of(one: Got) -> Name:
+    """What an acknowledgement says of a message: its place, and the pop that gave it out by its beginning and its time.
+
+    Two pops may have one name: where a clock was set back, or in one millisecond where progress went back.
+    """
+    receipt = one.receipt
+    return one.topic, receipt.queue_id, receipt.start_offset, receipt.pop_time, one.offset
 
 
 class State:
@@ -45,6 +55,10 @@ class Loose:
     def __init__(self, topic: str, group: str, wall_ms: Now, mono_ms: Now) -> None:
         self.topic, self.group, self._wall_ms, self._mono_ms = topic, group, wall_ms, mono_ms
         self.all: dict[int, State] = {}
+        self._named: set[Name] = set()
+        """What acknowledgements have said, those that a change of time makes, too: each counts for all pops of its name, also for
+        those to come.
+        """
         self._disturbed_ms = -SETTLED_MS
         self._set_back = self._was_made_again = False
         self.strict_retries = True
@@ -76,6 +90,7 @@ class Loose:
             state.touched_mono_ms = self._mono_ms()
             state.times = one.unit.reconsume_times + 1
             state.acked = state.is_over = False
+            state.optional = state.optional or name_of(one) in self._named
 
     def made_again(self) -> None:
         """The topic was deleted: its messages are no more.  What an old check point says of places comes from the new ones."""
@@ -106,11 +121,24 @@ class Loose:
         old = [one for state in self.all.values() for one in state.old]
         return rng.sample(old, min(most, len(old)))
 
+    def named(self, one: Got) -> None:
+        """Somebody acknowledges this, perhaps with an old receipt: by a pop of the same name nobody need have it any more."""
+        if self.is_taken(one):
+            return
+        self._named.add(name_of(one))
+        state = self.all[int(one.body)]
+        if state.held is not None and not state.acked and name_of(state.held) == name_of(one):
+            state.optional = True
+
     def acknowledged(self, one: Got, *, said_yes: bool) -> None:
         state = self.all[int(one.body)]
         state.touched_mono_ms = self._mono_ms()
-        if state.held is not one or self.is_taken(one):
+        if self.is_taken(one):
             return
+        if state.held is not one:
+            self.named(one)
+            return
+        self._named.add(name_of(one))
         if said_yes and self._wall_ms() < state.until_ms and not state.is_over:
             state.acked = True
         else:
@@ -122,10 +150,12 @@ class Loose:
         state.touched_mono_ms = self._mono_ms()
         if state.held is not one or until_ms >= state.until_ms or state.is_over:
             state.free = True  # both copies may come
+        self._named.add(name_of(one))
         if state.held is one:
             state.old.append(one)
             state.held, state.until_ms, state.got_mono_ms = new, new.receipt.due_ms, self._mono_ms()
             state.times = one.unit.reconsume_times + (not suspend)
+            state.optional = state.optional or name_of(new) in self._named
 
     def unsure(self, one: Got) -> None:
         """It was to have another time, and nobody knows whether it has."""

@@ -222,9 +222,10 @@ class PopDay:
                 self.loose.acknowledged(one, said_yes=answer.code == 0)
 
     def acknowledge_again(self) -> None:
-        """Once more what was acknowledged, or what is somebody else's by now: it must not count."""
+        """Once more what was acknowledged, or what is somebody else's by now: it must not count, unless that has its name."""
         for one in self.loose.old(self.rng, 2):
             self.client.ask(ack(one, "G"))
+            self.loose.named(one)
 
     def forge(self) -> None:
         """With a receipt of another pop, of another group: it must not count, whatever the answer."""
@@ -233,7 +234,9 @@ class PopDay:
             if word == "group":
                 self.client.ask(ack(one, "O"))
             elif word == "pop_time":  # no pop's
-                self.client.ask(ack(one, "G", pop_time=one.receipt.pop_time - TICK_MS // 2))
+                forged = one._replace(receipt=one.receipt._replace(pop_time=one.receipt.pop_time - TICK_MS // 2))
+                self.client.ask(ack(forged, "G"))
+                self.loose.named(forged)
             else:  # beyond what there is: the next message may have a check point of its own
                 self.client.ask(ack(one, "G", start_offset=one.receipt.start_offset + FAR))
 
