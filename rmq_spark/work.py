@@ -39,8 +39,6 @@ WORKS: Final[Mapping[str, str]] = {
 """Table -> module and the name of its `Work` there."""
 HOME: Final = ":"
 """In the name of a table that is in no list: module and name."""
-SHORT_BYTES: Final = 2 << 10
-"""To press so much takes longer than to send it."""
 SPLITS: Final = "splits"
 """Option: the splits, where whoever reads the table knows them already."""
 Given = Mapping[str, Any]
@@ -94,10 +92,10 @@ def of_text(text: str) -> Any:
     return unpickled(base64.b85decode(text))
 
 
-def pickled(value: Any) -> bytes:
-    """Small: of ten thousand names that are much alike a tenth.  What is short anyway is as it is."""
-    packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return packed if len(packed) <= SHORT_BYTES else zlib.compress(packed, 1)
+def pickled(value: Any, *, is_pressed: bool = True) -> bytes:
+    """Small: of ten thousand names that are much alike a tenth.  Not pressed: for each of many small values, in less time."""
+    made = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return zlib.compress(made, 1) if is_pressed else made
 
 
 def unpickled(packed: bytes) -> Any:
