@@ -17,7 +17,7 @@ import numpy as np
 from rmq_columns.checks.files import CheckedFile, base_name
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT, Records, records
-from rmq_columns.decode.queues import is_empty, is_filler, is_written
+from rmq_columns.decode.queues import FILLER_SIZE, is_empty, is_filler, is_written
 from rmq_columns.errors import CannotLook, FileGone
 
 RUN_UNITS: Final = 1 << 16
@@ -189,6 +189,8 @@ class _QueueFile:
 
     def _run(self, units: Records, at: int) -> int:
         """Check units from number `at` of the file on; how many must be found in the log."""
+        if (found := self._sound_run(units, at)) is not None:
+            return found
         empty = is_empty(units)
         written = is_written(units) & ~empty
         if not written.all():
@@ -219,6 +221,30 @@ class _QueueFile:
             self._past[2] = max(self._past[2], int(offsets[past].max()))
         self._state.last_physical_end = max(self._state.last_physical_end, int((offsets + sizes)[~past].max(initial=-1)))
         return int(((offsets >= self._bounds.start) & ~past).sum())
+
+    def _sound_run(self, units: Records, at: int) -> int | None:
+        """The same of units of which nothing is to be said, in a third of the time: each behind the one before, only empty ones
+        behind the last.  None: they have to be looked at closer.  Of many queues most are so, and each has few units."""
+        state, bounds = self._state, self._bounds
+        count = int(np.count_nonzero(units["size"]))
+        if not count or self._ended_at >= 0 or units[count:].view(np.uint8).any():
+            return None
+        offsets = units["physical_offset"][:count].astype(np.int64)
+        sizes = units["size"][:count].astype(np.int64)
+        ends = offsets + sizes
+        first, last, end = int(offsets[0]), int(offsets[-1]), int(ends[-1])
+        if first < max(state.previous_end, 0) or last >= bounds.end or sizes.min() <= 0 or sizes.max() == FILLER_SIZE:
+            return None
+        if (offsets[1:] < ends[:-1]).any():
+            return None
+        if count < len(units):
+            self._end_at(at + count)
+        if state.first < 0:
+            state.first = self._base + at
+        state.end = max(state.end, self._base + at + count)
+        state.previous_end, state.previous_offset = end, last
+        state.last_physical_end = max(state.last_physical_end, end)
+        return count - int(np.searchsorted(offsets, bounds.start))
 
     def _order(self, offsets: Any, sizes: Any, rows: Any, at: int) -> None:
         limits = np.concatenate(([self._state.previous_end], (offsets + sizes)[:-1]))

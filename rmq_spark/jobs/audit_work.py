@@ -151,8 +151,12 @@ def check_queues(number: int, piece: SmallPiece, known: Sequence[Known]) -> Iter
         own = {"kind": STATE, "store": store, "topic": key[0], "queueId": key[1], "first": state.first, "next": state.end}
         own["units"] = int(state.is_batch)
         state.past = []
-        yield {**own, "held": pickled(state, is_pressed=False)}
-        for file, share in shares(state, key in known[store].apart):
+        whole, is_apart = pickled(state, is_pressed=False), key in known[store].apart
+        yield {**own, "held": whole}
+        if len(state.files) == 1 and not is_apart:  # all of it is in its only file
+            yield {**own, "queueFile": state.files[0].start, "held": whole}
+            continue
+        for file, share in shares(state, is_apart):
             yield {**own, "queueFile": file, "held": pickled(share, is_pressed=False)}
     yield answer(number, [(store, *both) for by_store in (told, indexed) for store, both in by_store.items()])
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_columns import Options
-from rmq_columns.checks import meeting
+from rmq_columns.checks import meeting, queues
 from rmq_columns.checks.meeting import ROW, WHOLE, Recorded, meet
 from rmq_columns.checks.queues import Key, LogBounds, check_queue
 from rmq_columns.checks.report import Entry, Known, LogReport
 from rmq_columns.checks.sequence import Numbers, grouped
 from rmq_columns.checks.trees import TreeFile
-from rmq_columns.decode.dtypes import QUEUE_UNIT
-from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX
+from rmq_columns.decode.dtypes import BATCH_UNIT, QUEUE_UNIT
+from rmq_columns.decode.queues import EXTENSION_ADDRESS_MAX, FILLER_SIZE
 from rmq_wire.names import SCHEDULE_TOPIC
 
 FILE_UNITS = 4
@@ -157,3 +157,55 @@ def test_a_sound_file_is_seen_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     rows["queue_offset"], rows["physical_offset"], rows["size"] = np.arange(FILE_UNITS), np.arange(FILE_UNITS) * 100, 90
     monkeypatch.setattr(meeting, "Places", None)
     assert meet(("A", 0), state, [(0, 0, rows[:1].tobytes()), (0, 100, rows[1:].tobytes())], KNOWN, True) == ({}, [])
+
+
+ODD = st.tuples(
+    st.integers(0, 6),
+    st.integers(-1, 2),
+    st.sampled_from([90, 100, 150, 0, -5, FILLER_SIZE, FILLER_SIZE]),
+    st.sampled_from([0, 5]),
+)
+"""A unit that is not as the others: its number, steps of 100 from the one before, size, tags code."""
+
+
+@given(
+    st.integers(0, 7),
+    st.lists(ODD, max_size=1),
+    st.integers(0, 3),
+    st.sampled_from([-2, 0, 0, 100, 250]),
+    st.sampled_from([10_000, 10_000, 600, 300]),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_a_queue_is_the_same_however_quickly_it_is_seen(
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    odd: list[tuple[int, int, int, int]],
+    empty: int,
+    begin: int,
+    end: int,
+    is_batch: bool,
+    cut: int,
+) -> None:
+    """In two files; sizes that are none, fillers, what points before or behind, empty units between, a log that is shorter."""
+    dtype = BATCH_UNIT if is_batch else QUEUE_UNIT
+    units, place = np.zeros(count + empty, dtype), -100
+    other = {number: rest for number, *rest in odd}
+    for number in range(count):
+        step, size, code = other.get(number, (1, 90, 5))
+        place += step * 100
+        units[number]["physical_offset"], units[number]["size"], units[number]["tags_code"] = place, size, code
+    directory, files = tmp_path_factory.mktemp("queue"), []
+    for first, some in ((0, units[: cut + 1]), (cut + 1, units[cut + 1 :])):
+        path = directory / f"{first * dtype.itemsize:020}"
+        path.write_bytes(some.tobytes())
+        start = first * dtype.itemsize
+        files.append(TreeFile("", str(path), path.name, start, some.nbytes, "A", 0, Options(("",)).filesystem))
+
+    def found() -> Any:
+        return check_queue(files, LogBounds(begin, end), (cut + 1) * dtype.itemsize, is_batch=is_batch)
+
+    quickly = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues._QueueFile, "_sound_run", lambda *_: None)
+        assert found() == quickly
