@@ -83,8 +83,6 @@ class _LogCheck:
         self._names: list[str] = []
         self._counts = np.zeros(0, np.int64)
         """of the messages of each of these topics"""
-        self._counted = 0
-        """of which generation they are"""
 
     def record(self, report: LogReport) -> None:
         """What was summed up, and what `meeting` compares elsewhere."""
@@ -182,7 +180,7 @@ class _LogCheck:
 
     def _count(self, ids: Ints) -> None:
         """Messages of each topic."""
-        if self._counted != self._topics.generation:
+        if self._names is not self._topics.names:  # topics are numbered anew
             self._tell_counts()
         counts = np.bincount(ids, minlength=len(self._topics.names))
         counts[: len(self._counts)] += self._counts
@@ -194,7 +192,7 @@ class _LogCheck:
             topic = self._names[number]
             if topic in topics or len(topics) < QUEUES_MAX:
                 topics[topic] = topics.get(topic, 0) + int(self._counts[number])
-        self._counted, self._counts = self._topics.generation, self._counts[:0]
+        self._counts = self._counts[:0]
 
     def _fillers(self, units: Units, at: Ints, ids: Ints) -> None:
         """What a repair put into the place of lost units (`rmq_wire.implied.filler.is_filler`)."""

@@ -46,9 +46,7 @@ def test_all_rows_of_a_key_in_order(spark: Any) -> None:
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     wanted = [(key, 30, " ".join(["shared", *(f"{key}-{place}" for place in range(30))])) for key in range(3)]
-    wanted += [
-        (key, 0, f"{key}-7") for key in range(3) for _ in range(4)
-    ]  # given by the way, in this batch and the three behind it
+    wanted += [(key, 0, f"{key}-7") for key in range(3)] * 4  # given by the way, in this batch and the three behind it
     assert sorted(map(tuple, found)) == sorted([*wanted, *((key, 30, "end") for key in range(3))])
 
 
