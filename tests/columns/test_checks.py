@@ -16,12 +16,14 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.checks import audit as auditing
+from rmq_columns.checks import log as logs
 from rmq_columns.checks import whole
 from rmq_columns.checks.audit import StoreAudit, audit
-from rmq_columns.checks.report import LogReport
+from rmq_columns.checks.report import Known, LogPart, LogReport
 from rmq_columns.checks.scope import Scope
 from rmq_columns.checks.sequence import Sequences, grouped
 from rmq_columns.checks.topics import USUAL_MAX, Topics
+from rmq_columns.checks.trees import listed_stores
 from rmq_columns.decode.units import read, walk
 from rmq_columns.errors import BadOption
 from rmq_columns.files.filesystem import LocalFile
@@ -257,6 +259,23 @@ def test_sequences_over_blocks() -> None:
         ("A", 7): (0, 400, 2, 2400, 2),
         ("B", 0): (10, 100, 13, 2300, 4),
     }
+
+
+def test_a_log_of_more_topics_than_are_known_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of topics begin anew; counts, ends of queues and findings are the same."""
+    rich_store(tmp_path)
+    monkeypatch.setattr(logs, "BLOCK_BYTES", 4096)
+
+    def found() -> list[Any]:
+        [listed] = listed_stores(parse_options({"path": str(tmp_path)}))
+        known = Known({}, [], {}, 0, listed.files.log, with_queues=False, with_index=False, with_sequence=True)
+        reports = [logs.check_log(LogPart(file, file is listed.files.log[-1]), known) for file in listed.files.log]
+        return [(one.topics, one.edges, one.findings) for one in reports]
+
+    at_once = found()
+    assert len(at_once[0][0]) > 1
+    monkeypatch.setattr("rmq_columns.checks.topics.TOPICS_MAX", 1)
+    assert found() == at_once
 
 
 def test_topics_are_numbered_as_they_are_met(tmp_path: Path) -> None:
