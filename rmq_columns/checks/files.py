@@ -7,8 +7,7 @@ one of any file system that `rmq_columns` reads. Both can be pickled and are ope
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rmq_columns.errors import CannotLook, FileGone
 from rmq_columns.files.filesystem import CHUNK_BYTES, File
@@ -86,8 +85,7 @@ def usual_size(files: Sequence[CheckedFile], *, default: int = 0) -> int:
     return max(counts, key=lambda size: (counts[size], size == default, size), default=default)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFile:
+class TreeFile(NamedTuple):
     """A file of a tree.  uri, filesystem: by which the tree is found again, as `resolve` takes them."""
 
     uri: str
@@ -97,7 +95,7 @@ class TreeFile:
     size: int
     topic: str = ""
     queue_id: int = -1
-    filesystem: Any = field(default=None, compare=False)
+    filesystem: Any = None
 
     @property
     def end(self) -> int:

@@ -10,7 +10,8 @@ over the edges of files and parts: the sequence of queue offsets, missing files,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final
 
@@ -87,13 +88,15 @@ class Whole:
         """One for each queue."""
         queues = self._files.batch_queues if is_batch else self._files.queues
         default = DEFAULT_BATCH_QUEUE_BYTES if is_batch else DEFAULT_QUEUE_BYTES
-        size = self._queue_bytes(queues, default)
+        size = usual_size([file for files in queues.values() for file in files], default=default)
         return [QueueTask(queues[key], self.bounds, size, is_batch) for key in sorted(queues)]
 
-    @staticmethod
-    def _queue_bytes(queues: Mapping[Key, Sequence[CheckedFile]], default: int) -> int:
-        """Of most files."""
-        return usual_size([file for key in sorted(queues) for file in queues[key]], default=default)
+    @cached_property
+    def _apart(self) -> tuple[int, frozenset[Key]]:
+        """Bytes of most files of queues; queues that must be looked at as a whole."""
+        queues = self._files.queues
+        size = usual_size([file for files in queues.values() for file in files], default=DEFAULT_QUEUE_BYTES)
+        return size, apart(queues, self._files.batch_queues, size)
 
     def take_queue(self, state: QueueState, findings: Findings) -> None:
         """The answer to one."""
@@ -154,7 +157,7 @@ class Whole:
         elsewhere.
         """
         scope = self._scope
-        file_bytes = self._queue_bytes(self._files.queues, DEFAULT_QUEUE_BYTES)
+        file_bytes, whole_queues = self._apart if is_far else (0, frozenset())
         return Known(
             self.queues,
             self.index,
@@ -167,8 +170,8 @@ class Whole:
             scope.with_crc,
             scope.with_sequence,
             self._condition.settled,
-            file_bytes if is_far else 0,
-            apart(self._files.queues, self._files.batch_queues, file_bytes) if is_far else frozenset(),
+            file_bytes,
+            whole_queues,
             self.index_told,
             list(times),
         )

@@ -165,37 +165,34 @@ def ignore(_path: str, _why: str) -> None:
     """The `LeftOut` of who does not ask."""
 
 
-def listed(path: str, left_out: LeftOut = ignore, descriptor: int | None = None) -> Iterator[Entry]:
+def listed(path: str, left_out: LeftOut = ignore, descriptor: int | None = None) -> list[Entry]:
     """Files and directories of a directory of this machine, by name.  Links, pipes, sockets and devices are left out.
 
     descriptor: of the directory, if it is open; path is then only what errors call it.  What vanishes meanwhile is not there.
-    All of it has been looked at before the first one comes.  Raises OSError for the directory, `StoreError` for what lies in it.
+    Raises OSError for the directory, `StoreError` for what lies in it.
     """
-    found: list[tuple[str, int, int]] = []
+    found: list[Entry] = []
+    odd: list[tuple[str, str]] = []
     with os.scandir(path if descriptor is None else descriptor) as there:
         for one in there:
             try:
                 if one.is_dir(follow_symlinks=False):  # known without another look at it
-                    found.append((one.name, stat.S_IFDIR, 0))
+                    found.append(Entry(one.name, True, 0))
                     continue
                 status = one.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             except OSError as reason:
                 raise error_of(os.path.join(path, one.name), -1, reason) from reason
-            found.append((one.name, status.st_mode, status.st_size))
-    return _regular(sorted(found), left_out)
-
-
-def _regular(found: Iterable[tuple[str, int, int]], left_out: LeftOut) -> Iterator[Entry]:
-    for name, mode, size in found:
-        if stat.S_ISDIR(mode):
-            yield Entry(name, True, 0)
-        elif stat.S_ISREG(mode):
-            yield Entry(name, False, size)
-        else:
-            link = stat.S_ISLNK(mode)
-            left_out(name, "a link; links are not followed" if link else "a pipe, socket or device; not opened")
+            if stat.S_ISREG(status.st_mode):
+                found.append(Entry(one.name, False, status.st_size))
+            else:
+                link = stat.S_ISLNK(status.st_mode)
+                odd.append((one.name, "a link; links are not followed" if link else "a pipe, socket or device; not opened"))
+    for name, why in sorted(odd):
+        left_out(name, why)
+    found.sort()
+    return found
 
 
 class LocalTree:
@@ -205,7 +202,7 @@ class LocalTree:
 
     def entries(self, path: str) -> list[Entry] | None:
         try:
-            return list(listed(path))
+            return listed(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as reason:

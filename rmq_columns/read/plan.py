@@ -28,7 +28,7 @@ HEAD_BYTES: Final = 8
 """Of a unit or a blank: its size and its magic word, neither of them 0."""
 PRUNED_SPLITS_MIN, PRUNED_FILES_MAX = 32, 16
 """Splits of which little is read are larger than others, as long as there are so many; at most so many times as large."""
-QUEUES_LISTED_MAX: Final = 4096
+QUEUES_LISTED_MAX: Final = 1024
 """Among so many the largest queue is looked for: any with units close enough together will do."""
 CHOICES: Final = {
     "topics": {Table.MESSAGES, Table.CONSUME_QUEUE, Table.FILES, Table.TOPICS, Table.CONSUMER_OFFSETS},

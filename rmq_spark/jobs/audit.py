@@ -89,11 +89,12 @@ def look(spark: SparkSession, source: Source, given: dict[str, Any], progress: P
     from rmq_columns.checks.scope import Scope
     from rmq_spark.jobs.audit_sums import QueueSums
     from rmq_spark.options import located
+    from rmq_spark.worker import seldom_collected
 
     options = located({**source.options, "paths": source.paths})
     pieces = 0 if has(source.options, "splitBytes") else PIECES_PER_CORE * cores(spark)
     scope = Scope(not given["no_queues"], not given["no_index"], not given["no_crc"])
-    with QueueSums(spark, progress) as sums:
+    with seldom_collected(), QueueSums(spark, progress) as sums:
 
         def in_tasks(what: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
             if isinstance(work, Sharing):

@@ -138,7 +138,7 @@ class QueueSums:
                 found.matched[*key, file] = count
                 continue
             found.queues[key] = QueueSummary(count, *ends_of)
-            for one in json.loads(steps or "[]"):
+            for one in json.loads(steps) if steps else ():
                 step = Step(key, one["expected"], one["found"], one["fromAt"], one["at"])
                 found.steps.setdefault((one["part"], one["begin"]), []).append(step)
         for broken in found.steps.values():
