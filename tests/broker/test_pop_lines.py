@@ -144,6 +144,24 @@ def test_a_clock_that_goes_back_while_the_queue_is_read_ahead(monkeypatch: pytes
     assert queue.next_due() is None
 
 
+def test_what_was_read_ahead_delays_no_check_point_that_is_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the records of an hour that was only read for its acknowledgements."""
+    monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 2)
+    queue = ReviveQueue(0, "b", 0)
+    queue.take(point(0, 10_000), 0)
+    queue.take(point(2, 10_000), 1)
+    queue.moved(2)
+    queue.look_ahead()
+    for number, place in enumerate((0, 1, 2, 3)):
+        queue.take(AckMsg(place, place // 2 * 2, "G", "T", 0, 10_000, "b"), 3 + number)
+    queue.saw(3_600_000, 4_000_000)
+    queue.look_ahead()
+    assert (len(queue), queue.position) == (0, 2)
+    queue.take(point(4, 10_000), 2)
+    queue.saw(14_000, 4_000_000)
+    assert queue.next_due() is not None
+
+
 def test_two_check_points_of_one_name_both_count() -> None:
     """A message got another time in the millisecond of a pop that begins at it."""
     queue = ReviveQueue(0, "b", 0)
