@@ -45,7 +45,7 @@ def test_one_message_is_sent_again(subject: Subject, clients: JavaDriver, fresh:
         call = ("queryMsgById", "-n", subject.namesrv, "-t", topic, "-i", sent["offset_msg_id"], "-s", "true")
         printed = clients.mqadmin(*call)
         assert "SEND_OK" in printed.out, printed
-        found = pull_all(clients, subject, fresh, topic, 2)
+        found = pull_all(clients, subject, fresh, topic, 2)[:2]  # a tool that waits for 5 s is asked again
     assert [(m["body"], m["tags"], m["keys"], m["msg_id"]) for m in found] == [("m", "T", "k", sent["msg_id"])] * 2
     assert [m["offset"] for m in found] == [0, 1]
 
