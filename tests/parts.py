@@ -34,7 +34,7 @@ MEMORY = Path("/dev/shm")
 PYTHON, JAVA, CLIENTS, SPARK, JOBS = "python", "java", "clients", "spark", "jobs"
 LANES = {PYTHON: "12000-18000", JAVA: "18000-22000", CLIENTS: "22000-25000", SPARK: "25000-29000", JOBS: "29000-32000"}
 """Lane -> the ports that its servers may take."""
-NICE = {PYTHON: 5, SPARK: 5, JOBS: 7}
+NICE = {PYTHON: 5, SPARK: 5, JOBS: 8}
 """Lane -> by how much its processes give way to others.  Stock clients give up after 3 s, real brokers turn away what has waited
 for 10 s: their lanes come first, those that compute take what is left, and all of it once the others have ended.  Of these come
 first those that would end last: behind the others one lane alone cannot use both cores."""
@@ -90,11 +90,11 @@ PARTS = (
     Part("namesrv", PYTHON, ("namesrv",), 15),
     Part("columns", PYTHON, ("columns",), 110),
     Part("inspect", PYTHON, ("inspect",), 35),
-    Part("cli", PYTHON, ("cli",), 110),
     Part("docker", PYTHON, ("docker",), 5),
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 500),
     Part("foreign", JAVA, ("foreign",), 5),
     Part("conformance", JAVA, ("conformance",), 45),
+    Part("cli", JAVA, ("cli",), 110),
     Part("s3", JAVA, ("columns/test_s3.py", "columns/test_export_destination.py"), 30),
     Part("java-clients", CLIENTS, tuple(f"java/test_{what}.py" for what in STOCK_CLIENTS), 350, group="java"),
     Part("client", CLIENTS, ("client",), 150),
