@@ -190,6 +190,10 @@ class Duel:
             fields["expType"], fields["exp"] = self.rng.choice(EXPRESSIONS)
         fields["order"] = "true" if order else self.rng.choice((None, "false", "junk"))
         fields["attemptId"] = self.rng.choice((None, None, None, "a1", "a2"))
+        self.take(fields)
+
+    def take(self, fields: Fields) -> None:
+        """A pop, and the messages that both have handed out."""
         answers = self.ask(Code.POP_MESSAGE, fields)
         if answers is not None:
             topic, group = fields["topic"], fields["consumerGroup"]
@@ -229,8 +233,12 @@ class Duel:
     def reset(self) -> None:
         topic = self.rng.choice("AB")
         offset = self.rng.randrange(max(self.end(0, topic, 0), 1))
-        fields = {"topic": topic, "group": self.rng.choice(GROUPS), "timestamp": -1, "isForce": "true", "queueId": 0}
+        group = self.rng.choice(GROUPS)
+        fields = {"topic": topic, "group": group, "timestamp": -1, "isForce": "true", "queueId": 0}
         self.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, {**fields, "offset": offset})
+        if group == ORDERLY:  # the real broker keeps a batch until a pop, and its notifications say that the queue is taken
+            first = {"consumerGroup": group, "topic": topic, "queueId": 0, "maxMsgNums": 1, "pollTime": 0, "bornTime": 0}
+            self.take({**first, "invisibleTime": LONG_MS, "initMode": 0, "order": "true"})
 
     # Giving them back
 
