@@ -10,183 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-import uuid
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from pyarrow import fs
 
-from rmq_columns.errors import CannotRead, StoreError
+from rmq_columns.errors import CannotRead
+from rmq_columns.export.sinks import CannotWrite, LocalSink, RemoteSink, Sink, hidden_name, upload, writing
 from rmq_columns.files.filesystem import local_path
 from rmq_columns.files.remote import FsspecTree, from_uri
-from rmq_columns.files.syncs import make_directories, sync_up
 
-PART: Final = ".part"
-"""Ends the hidden name of what is being written, which begins with a dot: no reader takes it for a file of the table."""
-BUFFER_BYTES: Final = 1 << 20
-KEPT_BYTES_MAX: Final = 8 << 20
-"""Of a file for a remote store, in memory; more of it in a file without a name, of TMPDIR."""
-UPLOAD_BYTES: Final = 8 << 20
 TRIES: Final = 5
 """Of a small file to be written, while others clear up."""
 LISTED_AT_ONCE: Final = 16
 """Directories of objects that are listed together: each is a round trip."""
-
-
-class CannotWrite(StoreError):
-    """A file or directory that cannot be made."""
-
-
-@contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as reason:
-        raise CannotWrite(path, -1, reason.strerror or str(reason)) from reason
-
-
-class Sink:
-    """A file that is being written; the kind of object that pyarrow writes to.  Ended by `commit`, or by `abort`."""
-
-    def __init__(self, held: Any, filesystem: fs.FileSystem, part: str, path: str) -> None:
-        """held: open for writing.  part: the hidden name."""
-        self._held, self._filesystem, self._part, self._path = held, filesystem, part, path
-        self.size = 0
-        self.crc32 = 0
-        self.closed = False
-        self._is_wanted = True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        if not self._is_wanted:
-            return len(view)  # a writer that ends writes its footer nevertheless
-        self.crc32 = zlib.crc32(view, self.crc32)
-        self.size += len(view)
-        with _writing(self._path):
-            self._held.write(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        """Nothing: what counts is `commit`."""
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
-
-    def complete(self) -> None:
-        """It is whole; nobody sees it yet."""
-        with _writing(self._path):
-            self._held.close()
-
-    def where(self) -> tuple[fs.FileSystem, str]:
-        """By which pyarrow finds it until it appears."""
-        return self._filesystem, self._part
-
-    def appear(self, base: str = "") -> None:
-        """Under its name, in place of what was there: it was `complete`.  base: another name in the same directory."""
-        self._rename(base)
-        with _writing(self._path):
-            try:
-                self._filesystem.move(self._part, self._path)
-            except OSError:  # HDFS renames nothing over what is there
-                if self._filesystem.get_file_info(self._path).type is fs.FileType.NotFound:
-                    raise
-                self._filesystem.delete_file(self._path)
-                self._filesystem.move(self._part, self._path)
-
-    def _rename(self, base: str) -> None:
-        if base:
-            self._path = f"{self._path.rpartition('/')[0]}/{base}"
-
-    def commit(self) -> None:
-        """It is whole, and has its name."""
-        self.complete()
-        self.appear()
-
-    def abort(self) -> None:
-        """It is not wanted, and never had its name.  What a dead process had no time to remove the next start removes."""
-        self._is_wanted = False
-        with contextlib.suppress(OSError):
-            self._held.close()
-        with contextlib.suppress(OSError):
-            self._filesystem.delete_file(self._part)
-
-
-class _LocalSink(Sink):
-    def __init__(self, path: str, root: str) -> None:
-        self._root = root
-        with _writing(path):
-            directory, _, _ = path.rpartition("/")
-            part = _hidden(path)
-            super().__init__(_created(directory, part), fs.LocalFileSystem(), part, path)
-
-    def complete(self) -> None:
-        with _writing(self._path):
-            self._held.flush()
-            os.fsync(self._held.fileno())
-            self._held.close()
-
-    def appear(self, base: str = "") -> None:
-        self._rename(base)
-        with _writing(self._path):
-            os.rename(self._part, self._path)
-            sync_up(os.path.dirname(self._path), self._root)
-
-
-class _RemoteSink(Sink):
-    """Kept here until it is whole: who cancels an upload would have to close it, which makes an object of what came so far."""
-
-    def __init__(self, filesystem: fs.FileSystem, part: str, path: str, opened: Callable[[], Any]) -> None:
-        """opened: begins the upload to the hidden name."""
-        super().__init__(_kept(), filesystem, part, path)
-        self._opened = opened
-
-    def complete(self) -> None:
-        held = self._opened()
-        try:
-            with _writing(self._path):
-                self._held.seek(0)
-                while data := self._held.read(UPLOAD_BYTES):
-                    held.write(data)
-                held.close()
-        except BaseException:
-            del held  # which ends the upload, in whatever way the store's client knows
-            self.abort()
-            raise
-        self._held.close()
-
-
-def _kept() -> Any:
-    return tempfile.SpooledTemporaryFile(KEPT_BYTES_MAX)
-
-
-def _hidden(path: str) -> str:
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/.{name}.{uuid.uuid4().hex[:8]}{PART}"
-
-
-def _created(directory: str, path: str) -> Any:
-    """Tried twice: whoever clears up may just have removed the directory, which was empty."""
-    make_directories(directory)
-    try:
-        return open(path, "wb", buffering=BUFFER_BYTES)
-    except FileNotFoundError:
-        make_directories(directory)
-        return open(path, "wb", buffering=BUFFER_BYTES)
 
 
 class Destination(Protocol):
@@ -240,7 +78,7 @@ class LocalDestination:
         return os.path.join(self._root, name)
 
     def create(self, name: str) -> Sink:
-        return _LocalSink(self._path(name), self._root)
+        return LocalSink(self._path(name), self._root)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -285,7 +123,7 @@ class LocalDestination:
     def remove(self, names: Iterable[str]) -> None:
         emptied = set()
         for name in names:
-            with _writing(self._path(name)), contextlib.suppress(FileNotFoundError):
+            with writing(self._path(name)), contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(name))
             emptied.add(os.path.dirname(name))
         for name in sorted(emptied, key=len, reverse=True):
@@ -315,11 +153,11 @@ class RemoteDestination:
 
     def create(self, name: str) -> Sink:
         path = self._path(name)
-        part = _hidden(path)
-        return _RemoteSink(self._filesystem, part, path, lambda: self._opened(part, path))
+        part = hidden_name(path)
+        return RemoteSink(self._filesystem, part, path, lambda: self._opened(part, path))
 
     def _opened(self, written: str, path: str) -> Any:
-        with _writing(path):
+        with writing(path):
             if not isinstance(self._filesystem, fs.S3FileSystem):  # objects have no directories
                 self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             return self._filesystem.open_output_stream(written)
@@ -336,8 +174,7 @@ class RemoteDestination:
 
     def put(self, name: str, data: bytes) -> None:
         path = self._path(name)
-        with self._opened(path, path) as held, _writing(path):
-            held.write(data)  # so little goes out as one request when it is closed
+        upload(lambda: self._opened(path, path), path, (data,))
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
         if below:
@@ -379,7 +216,7 @@ class RemoteDestination:
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
-            with _writing(self._path(name)), contextlib.suppress(FileNotFoundError):
+            with writing(self._path(name)), contextlib.suppress(FileNotFoundError):
                 self._filesystem.delete_file(self._path(name))
 
     def where(self, name: str) -> tuple[fs.FileSystem, str]:

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rmq_columns.errors import BadOption
-from rmq_columns.export.destination import Destination, Sink
+from rmq_columns.export.destination import Destination
 from rmq_columns.export.options import DATE, PARTITIONS, QUEUE_ORDER, FileOptions, Order, Shape
+from rmq_columns.export.sinks import Sink
 from rmq_columns.read.schema import CORRUPT
 
 OPEN_MAX: Final = 16

@@ -21,11 +21,12 @@ import pytest
 
 from rmq_columns import Options, StoreError, parse_options
 from rmq_columns.decode.dtypes import QUEUE_UNIT
-from rmq_columns.export.destination import LocalDestination, Sink, destination
+from rmq_columns.export.destination import LocalDestination, destination
 from rmq_columns.export.manifest import Entry, current, read_done, read_entry, survey
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_store, holding
 from rmq_columns.export.plan import choose, read_plan
+from rmq_columns.export.sinks import LocalSink, Sink
 from rmq_wire.message import pack_blank
 from tests.support.logs import BLANK_BYTES, unit
 
@@ -222,18 +223,16 @@ class World:
     @contextmanager
     def patched(self) -> Iterator[None]:
         """Every change of the destination is a step."""
-        import rmq_columns.export.destination as module
-
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (
                 (LocalDestination, "create"),
                 (LocalDestination, "put"),
                 (LocalDestination, "remove"),
-                (module._LocalSink, "complete"),
-                (module._LocalSink, "appear"),
+                (LocalSink, "complete"),
+                (LocalSink, "appear"),
             ):
                 patch.setattr(owner, name, self._stepping(getattr(owner, name)))
-            patch.setattr(module._LocalSink, "abort", self._alive(module.Sink.abort))
+            patch.setattr(LocalSink, "abort", self._alive(Sink.abort))
             patch.setattr("os.fsync", lambda descriptor: None)  # nobody pulls the plug of this machine
             yield
 

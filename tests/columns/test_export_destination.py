@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from rmq_columns.export.destination import CannotWrite, RemoteDestination, destination
+from rmq_columns.export.destination import RemoteDestination, destination
 from rmq_columns.export.manifest import TakenOver, entries_of
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_split, export_store, finish, prepare
+from rmq_columns.export.sinks import CannotWrite
 from tests.support.exports import exported, log_of_days, options_of, stored
 
 FILES = FileOptions()
@@ -195,6 +196,9 @@ def test_an_upload_that_fails_is_never_closed(to: str, monkeypatch: pytest.Monke
     with pytest.raises(CannotWrite, match="Input/output error"):
         sink.commit()
     assert (stream.came, stream.closed) == (3, False)
+    with pytest.raises(CannotWrite, match="Input/output error"):
+        there.put("two.json", b"abc")
+    assert (stream.came, stream.closed) == (6, False), "nor is that of a small file"
     monkeypatch.undo()
     assert list(there.walk()) == []
 

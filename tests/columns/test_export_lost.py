@@ -14,10 +14,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from rmq_columns.export import manifest, split
+from rmq_columns.export.destination import destination
 from rmq_columns.export.files import SplitFiles
 from rmq_columns.export.manifest import TakenOver
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import Finished, Prepared, export_split, export_store, finish, prepare
+from rmq_columns.export.sinks import Sink
 from tests.support.exports import log_of_days, options_of, stopped_at
 from tests.support.logs import Log
 from tests.support.planting import Plant, planted
@@ -27,18 +29,27 @@ PLACES = ["physicalOffset"]
 WAIT_S_MAX = 90.0
 
 
-def places_in(to: Path) -> list[int]:
+def places_in(to: str) -> list[int]:
     """As Spark, DuckDB or anybody reads the directory who does not know of the manifest."""
-    table = ds.dataset(str(to), format="parquet", partitioning="hive").to_table(columns=PLACES)
+    filesystem, path = destination(to).where("")
+    table = ds.dataset(path.rstrip("/"), filesystem=filesystem, format="parquet", partitioning="hive").to_table(columns=PLACES)
     return sorted(table["physicalOffset"].to_pylist())
 
 
-class Lost:
-    """One split's task stands before step `number` that changes the destination while all others, and its repetition, end."""
+def names_in(to: str) -> list[str]:
+    """Of every file, without its directory."""
+    return [name.rpartition("/")[2] for name, _ in destination(to).walk()]
 
-    def __init__(self, path: Path) -> None:
+
+class Lost:
+    """One split's task stands before step `number` that changes the destination while all others, and its repetition, end.
+
+    above: where the exports lie; in the directory itself, unless it is said.
+    """
+
+    def __init__(self, path: Path, above: str = "") -> None:
         self.log: Log = log_of_days(path / "broker-a", 40, days=1.5)
-        self.path = path
+        self.above = above or str(path)
         with stopped_at(-1, lambda: None) as steps:
             prepared = self.prepared("whole")
             steps.clear()
@@ -46,12 +57,12 @@ class Lost:
         self.steps = list(steps)
 
     def prepared(self, name: str) -> Prepared:
-        return prepare(str(self.path / name), options_of(self.log.root), FILES)
+        return prepare(f"{self.above}/{name}", options_of(self.log.root), FILES)
 
-    def at(self, number: int, meanwhile: Callable[[Prepared], None] | None = None) -> tuple[Path, bool]:
+    def at(self, number: int, meanwhile: Callable[[Prepared], None] | None = None) -> tuple[str, bool]:
         """Where the export is, and whether the lost task was stopped by what it found."""
-        to = self.path / f"lost-{number}"
-        prepared = self.prepared(to.name)
+        to = f"{self.above}/lost-{number}"
+        prepared = self.prepared(f"lost-{number}")
         finished: list[Finished] = []
 
         def others() -> None:
@@ -74,10 +85,10 @@ def hold(lost: Lost) -> None:
         to, was_stopped = lost.at(number)
         stopped.append(was_stopped)
         assert places_in(to) == sorted(lost.log.places), f"after it ended, from {lost.steps[number]}"
-        again = export_store(str(to), options_of(lost.log.root), FILES)
+        again = export_store(to, options_of(lost.log.root), FILES)
         assert again.rows == len(lost.log.places)
         assert places_in(to) == sorted(lost.log.places), "the next start"
-        names = [path.name for path in to.rglob("*") if path.is_file()]
+        names = names_in(to)
         assert not [name for name in names if name.endswith(".part")], "what it left is gone"
         assert len([name for name in names if name.startswith("closed-")]) == 1
     first = lost.steps.index("appear")
@@ -91,10 +102,18 @@ def test_it_changes_nothing(tmp_path: Path) -> None:
     hold(lost)
 
 
+def test_it_changes_nothing_where_nothing_can_be_renamed(tmp_path: Path) -> None:
+    """In an object store a file's name is given by a copy: one that fails takes nothing away that is there."""
+    pytest.importorskip("fsspec")
+    lost = Lost(tmp_path, f"memory://{tmp_path.name}")
+    assert {"create", "write", "complete", "appear", "put"} <= set(lost.steps)
+    hold(lost)
+
+
 def hold_while_clearing_up(lost: Lost) -> None:
     """Its files get their names when `finish` has looked what is there, and has not yet removed what does not count."""
-    to = lost.path / "race"
-    prepared = lost.prepared(to.name)
+    to = f"{lost.above}/race"
+    prepared = lost.prepared("race")
     ready, go = Event(), Event()
     appear, portions, thread = SplitFiles.appear, manifest.portions, Thread(target=lambda: None)
 
@@ -142,14 +161,31 @@ def never_closed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "close_run", lambda there, run: None)
 
 
-PLANTS: dict[Plant, Callable[[Lost], None]] = {names_of_its_own: hold_while_clearing_up, never_closed: hold}
+def takes_away(patch: pytest.MonkeyPatch) -> None:
+    """Who cannot give its file the name removes what has it, and tries again."""
+
+    def instead(self: Sink) -> bool:
+        self._filesystem.delete_file(self._path)
+        self._filesystem.move(self._part, self._path)
+        return True
+
+    patch.setattr(Sink, "_is_there", instead)
+
+
+PLANTS: dict[Plant, tuple[Callable[[Lost], None], str]] = {
+    names_of_its_own: (hold_while_clearing_up, ""),
+    never_closed: (hold, ""),
+    takes_away: (hold, "memory://"),
+}
+"""What must notice it, and where the exports lie; in a directory of this machine, unless it is said."""
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_fault_shows_itself(tmp_path: Path, plant: Plant) -> None:
-    lost = Lost(tmp_path)
+    check, scheme = PLANTS[plant]
+    lost = Lost(tmp_path, f"{scheme}{tmp_path.name}" if scheme else "")
     with planted(plant), pytest.raises(AssertionError):
-        PLANTS[plant](lost)
+        check(lost)
 
 
 def test_what_it_left_is_counted_by_the_next_start(tmp_path: Path) -> None:
@@ -165,7 +201,7 @@ def test_what_it_left_is_counted_by_the_next_start(tmp_path: Path) -> None:
             raise Killed
 
     number = lost.steps.index("appear")
-    to = tmp_path / f"lost-{number}"
+    to = Path(lost.above, f"lost-{number}")
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
         patch.setattr("rmq_columns.export.files.SplitFiles.__exit__", lambda *_: None)
         lost.at(number, kill)
@@ -176,4 +212,4 @@ def test_what_it_left_is_counted_by_the_next_start(tmp_path: Path) -> None:
         export_split(prepared.job, one)
     assert finish(prepared).strays == len(hidden)
     assert not list(to.rglob(".part-*.part"))
-    assert places_in(to) == sorted(lost.log.places)
+    assert places_in(str(to)) == sorted(lost.log.places)

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from rmq_columns import CannotRead, Options, Split, read_split
-from rmq_columns.export.destination import CannotWrite
 from rmq_columns.export.manifest import CannotExport, entries_of
 from rmq_columns.export.options import FileOptions, parse_file_options
 from rmq_columns.export.parquet import export_split, export_store, finish, prepare
 from rmq_columns.export.reading import read_export
+from rmq_columns.export.sinks import CannotWrite
 from tests.support.exports import FILE_BYTES, data_files, die, exported, log_of_days, options_of, stopped_at, stored
 from tests.support.logs import write_log
 from tests.support.loops import each, strided

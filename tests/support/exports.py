@@ -13,8 +13,9 @@ import pytest
 
 from rmq_columns import Options, parse_options, read_store
 from rmq_columns.decode.units import FIXED_SIZE_MIN
-from rmq_columns.export.destination import Destination, LocalDestination, Sink
+from rmq_columns.export.destination import Destination, LocalDestination, RemoteDestination
 from rmq_columns.export.reading import read_export
+from rmq_columns.export.sinks import LocalSink, RemoteSink, Sink
 from rmq_columns.read.schema import CORRUPT
 from tests.support.logs import Body, Log, unit, write_log
 
@@ -67,18 +68,10 @@ def stopped_at(number: int, stop: Callable[[], None]) -> Iterator[list[str]]:
             stop()
 
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in (
-            (LocalDestination, "create"),
-            (LocalDestination, "put"),
-            (LocalDestination, "remove"),
-            (Sink, "write"),
-        ):
+        changes = [(owner, name) for owner in (LocalDestination, RemoteDestination) for name in ("create", "put", "remove")]
+        ends = [(LocalSink, "complete"), (LocalSink, "appear"), (RemoteSink, "complete"), (Sink, "appear"), (Sink, "write")]
+        for owner, name in (*changes, *ends):
             patch.setattr(owner, name, _stepping(getattr(owner, name), name, step))
-        import rmq_columns.export.destination as module
-
-        local = module._LocalSink
-        patch.setattr(local, "complete", _stepping(local.complete, "complete", step))
-        patch.setattr(local, "appear", _stepping(local.appear, "appear", step))
         yield steps
 
 
