@@ -23,6 +23,7 @@ from rmq_columns.export.files import counted
 from rmq_columns.export.manifest import SUCCESS, WHOLE, CannotExport, Done, Entry, Survey
 from rmq_columns.export.options import WIDE, WIDE_SPLIT_BYTES, FileOptions, shape_of
 from rmq_columns.export.plan import (
+    Behind,
     Had,
     Numbered,
     Plan,
@@ -201,22 +202,38 @@ def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey) -> Plan | No
 
 
 def holding(entries: Iterable[Done], plans: Iterable[Plan]) -> dict[int, Done]:
-    """Split -> the entry that counts: of those that hold the first by name."""
+    """Split -> the entry that counts: of those that hold the first by name, or the one behind which an increment goes on."""
+    listed = list(plans)
+    behind = _behind(listed)
     return {
         number: held
-        for number, several in by_number(entries, plans).items()
-        if (held := next((one for one in several if one.holds), None)) is not None
+        for number, several in by_number(entries, listed).items()
+        if (held := next((one for one in _ending(several, behind.get(number)) if one.holds), None)) is not None
     }
 
 
-def _todo(plans: Iterable[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:
-    """Splits without an entry that holds; those that had one are to be made again as they were."""
-    before = by_number(entries, plans)
+def _behind(plans: Iterable[Plan]) -> dict[int, Behind]:
+    return {number: one for plan in plans for number, one in plan.behind.items()}
+
+
+def _ending(entries: Iterable[Done], behind: Behind | None) -> list[Done]:
+    """Those that end where the next increment begins, the one that counted when that was planned first."""
+    if behind is None:
+        return list(entries)
+    return sorted((one for one in entries if one.next == behind.next), key=lambda one: one.data[1] != behind.label)
+
+
+def _todo(plans: list[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:
+    """Splits without an entry that counts; those that had one are to be made again as they were."""
+    before, behind = by_number(entries, plans), _behind(plans)
     found = []
     for one in (one for plan in plans for one in plan.splits if one.number not in done):
-        had = max(before.get(one.number, ()), key=lambda entry: entry.rows, default=None)
+        end = behind.get(one.number)
+        had = max(_ending(before.get(one.number, ()), end), key=lambda entry: entry.rows, default=None)
         if had is not None:
             one = one._replace(had=Had(had.rows, had.next or 0, frozenset(had.trailing), frozenset(had.pruned)))
+        elif end is not None:  # its entry is gone
+            one = one._replace(had=Had(0, end.next or 0, frozenset(), frozenset()))
         found.append(one)
     return found
 
@@ -231,7 +248,8 @@ def _check_log(
             check_there(to, one)
         check_prints(to, one)
         if one.had is not None and (gone := _gone(one)) is not None:
-            lost = manifest.missing_file(there, before[one.number][0].name)
+            known = before.get(one.number)
+            lost = manifest.missing_file(there, known[0].name) if known else manifest.entries_of(one.number)
             raise CannotExport(
                 to,
                 -1,

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from rmq_columns.decode.scan import Seeker
@@ -46,6 +46,14 @@ class Had(NamedTuple):
     """directories whose files stay away"""
 
 
+class Behind(NamedTuple):
+    """How far a split was when the next increment was planned, which begins there.  label: in the names of its files."""
+
+    label: str
+    next: int | None
+    """where the last of its messages ends"""
+
+
 class Numbered(NamedTuple):
     """A split of an export.  plan: identity of the one in which it was first.  prints: of its log files' first messages."""
 
@@ -63,6 +71,8 @@ class Plan:
     """One increment: the first, or what came since.  asked: the options as they were given.
 
     line: the same for a plan and for those in which it was mended; revision: how often that was.  after: line of the plan before.
+    behind: of each split of that one the entry that counted then, and counts from then on: a task that was lost may end later,
+    and what it read of a log that grows is something else.  Plans of older versions do not say it.
     """
 
     identity: str
@@ -72,6 +82,7 @@ class Plan:
     increment: int
     asked: dict[str, Any]
     splits: tuple[Numbered, ...]
+    behind: Mapping[int, Behind] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -133,6 +144,7 @@ def write_plan(destination: Destination, plan: Plan) -> None:
         for one in plan.splits
     ]
     made = {name: getattr(plan, name) for name in ("identity", "line", "revision", "after", "increment", "asked")}
+    made["behind"] = [[number, *one] for number, one in plan.behind.items()]
     destination.put(plan.name, json.dumps({"version": VERSION, **made, "splits": splits}, ensure_ascii=False, indent=1).encode())
 
 
@@ -160,7 +172,8 @@ def _plan_of(found: Mapping[str, Any], options: Options) -> Plan:
         for one in found["splits"]
     )
     kept = {name: found[name] for name in ("identity", "line", "revision", "after", "increment", "asked")}
-    return Plan(**kept, splits=splits)
+    behind = {number: Behind(label, end) for number, label, end in found.get("behind", ())}
+    return Plan(**kept, splits=splits, behind=behind)
 
 
 def choose(to: str, plans: Iterable[Plan], done: Iterable[Done], recorded: frozenset[str]) -> list[Plan]:
@@ -220,7 +233,7 @@ def mended(plan: Plan, seams: set[tuple[int, str]], identity: str, number: int) 
     for at, one in enumerate(made):
         if one.plan == identity:
             made[at], number = one._replace(number=number), number + 1
-    return Plan(identity, plan.line, plan.revision + 1, plan.after, plan.increment, plan.asked, tuple(made))
+    return Plan(identity, plan.line, plan.revision + 1, plan.after, plan.increment, plan.asked, tuple(made), plan.behind)
 
 
 def _joined(first: Numbered, second: Numbered) -> Numbered:

@@ -14,7 +14,18 @@ from itertools import groupby
 
 from rmq_columns.errors import BadOption
 from rmq_columns.export.manifest import CannotExport, Done
-from rmq_columns.export.plan import NOTHING, LogKey, Numbered, Plan, is_misplaced, log_key, next_number, print_at, prints_of
+from rmq_columns.export.plan import (
+    NOTHING,
+    Behind,
+    LogKey,
+    Numbered,
+    Plan,
+    is_misplaced,
+    log_key,
+    next_number,
+    print_at,
+    prints_of,
+)
 from rmq_columns.read.options import Options
 from rmq_columns.read.plan import Part, Split, plan_store
 from rmq_columns.read.stores import LogFile, Store, list_stores
@@ -67,7 +78,10 @@ def _note_files(state: Reached, one: Numbered) -> None:
 
 
 def new_plan(identity: str, plans: list[Plan], done: Mapping[int, Done], asked: dict[str, object], reading: Options) -> Plan:
-    """All there is, or what came since.  Raises `CannotRead`, `BadOption`, `CannotExport` when a log was cut off meanwhile."""
+    """All there is, or what came since all that was planned was done.
+
+    Raises `CannotRead`, `BadOption`, `CannotExport` when a log was cut off meanwhile.
+    """
     states = reached(plans, done)
     number = next_number(plans)
     splits: list[Numbered] = []
@@ -85,8 +99,11 @@ def new_plan(identity: str, plans: list[Plan], done: Mapping[int, Done], asked: 
         for split in _split(store, replace(reading, starting_offset=start), None if state is None else state.next):
             splits.append(Numbered(identity, number, split, prints_of(store.tree(reading), split), reported))
             number += 1
-    after = plans[-1].line if plans else ""
-    return Plan(identity, identity, 0, after, len(plans), asked, tuple(splits))
+    if not plans:
+        return Plan(identity, identity, 0, "", 0, asked, tuple(splits))
+    before = plans[-1]
+    behind = {one.number: Behind(done[one.number].data[1], done[one.number].next) for one in before.splits}
+    return Plan(identity, identity, 0, before.line, len(plans), asked, tuple(splits), behind)
 
 
 def _follow(stores: list[Store], options: Options, states: dict[LogKey, Reached]) -> None:

@@ -82,6 +82,7 @@ def _written(there: Destination, job: Job, one: Numbered) -> Entry:
         entry = _without_pruned(made, one, _entry(job, one, label, tally, files))
         manifest.check_open(there, job.to, job.run)
         made.appear()
+        manifest.check_open(there, job.to, job.run)
         manifest.write_entry(there, entry)
     return entry
 

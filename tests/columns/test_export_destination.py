@@ -203,6 +203,40 @@ def test_an_upload_that_fails_is_never_closed(to: str, monkeypatch: pytest.Monke
     assert list(there.walk()) == []
 
 
+def test_who_cannot_give_a_file_its_name_takes_nothing_away(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is there.  What is the same is his, however it came there."""
+    there = destination(to)
+    assert isinstance(there, RemoteDestination)
+    there.put("one.parquet", b"abc")
+    for data, is_his in ((b"abc", True), (b"xyz", False), (b"abcd", False)):
+        sink = there.create("one.parquet")
+        sink.write(data)
+        sink.complete()
+        with monkeypatch.context() as patch:
+            patch.setattr(sink, "_filesystem", Unmoving(sink._filesystem))
+            if is_his:
+                sink.appear()
+            else:
+                with pytest.raises(CannotWrite, match="Input/output error"):
+                    sink.appear()
+        assert there.read("one.parquet") == b"abc"
+        sink.abort()
+        assert [name for name, _ in there.walk()] == ["one.parquet"]
+
+
+class Unmoving:
+    """A file system that is not well: it gives no file another name."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._held, name)
+
+    def move(self, _from: str, _to: str) -> None:
+        raise OSError(5, "Input/output error")
+
+
 def uploads_at(to: str) -> list[str]:
     """Keys of uploads that were begun and neither ended nor aborted."""
     host = to.partition("endpoint_override=")[2].partition("&")[0]

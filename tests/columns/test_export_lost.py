@@ -9,19 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread, current_thread
+from types import SimpleNamespace
 
 import pyarrow.dataset as ds
 import pytest
 
 from rmq_columns.export import manifest, split
-from rmq_columns.export.destination import destination
+from rmq_columns.export.destination import Destination, destination
 from rmq_columns.export.files import SplitFiles
 from rmq_columns.export.manifest import TakenOver
 from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import Finished, Prepared, export_split, export_store, finish, prepare
 from rmq_columns.export.sinks import Sink
 from tests.support.exports import log_of_days, options_of, stopped_at
-from tests.support.logs import Log
+from tests.support.logs import Log, write_log
 from tests.support.planting import Plant, planted
 
 FILES = FileOptions()
@@ -213,3 +214,101 @@ def test_what_it_left_is_counted_by_the_next_start(tmp_path: Path) -> None:
     assert finish(prepared).strays == len(hidden)
     assert not list(to.rglob(".part-*.part"))
     assert places_in(str(to)) == sorted(lost.log.places)
+
+
+# --- two faults, and a log that grows
+
+
+class Late:
+    """A split's task that reads what is there, and stands before its files get their names until it is let go."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._ready, self._go = Event(), Event()
+        self._thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        with suppress(TakenOver):
+            export_split(self._prepared.job, self._prepared.todo[-1])
+
+    def begin(self) -> None:
+        appear = SplitFiles.appear
+
+        def late(made: SplitFiles) -> None:
+            if current_thread() is self._thread:
+                self._ready.set()
+                assert self._go.wait(WAIT_S_MAX)
+            appear(made)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SplitFiles, "appear", late)
+            self._thread.start()
+            assert self._ready.wait(WAIT_S_MAX)
+
+    def end(self) -> None:
+        """Its files and, since the start that made it is not known to be over when it asks, its entry."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(manifest, "check_open", lambda *_: None)
+            self._go.set()
+            self._thread.join(WAIT_S_MAX)
+        assert not self._thread.is_alive()
+
+
+def grows(root: Path, messages: int) -> Log:
+    return write_log(root, [b"x" * 200] * messages)
+
+
+def hold_while_it_grows(path: Path, *, reads_more: bool) -> None:
+    """A task is lost; its driver dies; the next start goes on with an increment; the task ends; a third start finds all of it."""
+    root, to = path / "broker-a", str(path / "out")
+    options = options_of(grows(root, 20).root)
+    first = prepare(to, options, FILES)
+    late = Late(first)
+    if reads_more:
+        write = manifest.write_entry
+
+        def slow(there: Destination, entry: manifest.Entry) -> None:
+            grows(root, 25)
+            late.begin()
+            write(there, entry)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(manifest, "write_entry", slow)
+            export_split(first.job, first.todo[-1])
+    else:
+        late.begin()
+        grows(root, 25)
+        export_split(first.job, first.todo[-1])
+    log = grows(root, 30)
+    second = prepare(to, options, FILES, increment=True)
+    late.end()
+    for one in second.todo:
+        export_split(second.job, one)
+    assert finish(second).summary.rows == len(log.places)
+    assert places_in(to) == log.places
+    assert export_store(to, options, FILES, increment=True).rows == len(log.places)
+    assert places_in(to) == log.places
+
+
+@pytest.mark.parametrize("reads_more", [False, True])
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_an_increment_goes_on_behind_what_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_more: bool, comes_first: bool
+) -> None:
+    """Whatever the lost task has read, and whichever entry has the first name."""
+    names = iter(["%08x" % (one if comes_first else 0xFFFF - one) for one in range(0xFF, 0, -1)])
+    monkeypatch.setattr(split.uuid, "uuid4", lambda: SimpleNamespace(hex=next(names)))
+    hold_while_it_grows(tmp_path, reads_more=reads_more)
+
+
+def test_what_an_increment_goes_on_behind_is_made_again_as_it_was(tmp_path: Path) -> None:
+    """Its entry is gone, too: the increment's plan knows where it ended."""
+    root, to = tmp_path / "broker-a", tmp_path / "out"
+    options = options_of(grows(root, 20).root)
+    export_store(str(to), options, FILES)
+    log = grows(root, 30)
+    export_store(str(to), options, FILES, increment=True)
+    for lost in (*to.glob("_manifest/split-00000/*"), *to.glob("part-00000-*")):
+        lost.unlink()
+    assert export_store(str(to), options, FILES).rows == len(log.places)
+    assert places_in(str(to)) == log.places
