@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
@@ -27,6 +27,10 @@ LISTED_AT_ONCE: Final = 16
 """Directories of objects that are listed together: each is a round trip."""
 
 
+def nobody_asks() -> None:
+    """Of a file that nobody else writes."""
+
+
 class Destination(Protocol):
     """One directory.  Names in it are joined with `/`."""
 
@@ -38,8 +42,8 @@ class Destination(Protocol):
         """None where there is no such file.  Raises `CannotRead`."""
         ...
 
-    def put(self, name: str, data: bytes) -> None:
-        """The whole of a file, in place of what was there.  Raises `CannotWrite`."""
+    def put(self, name: str, data: bytes, check: Callable[[], object] = nobody_asks) -> None:
+        """The whole of a file, in place of what was there.  check: called just before that.  Raises `CannotWrite`."""
         ...
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
@@ -89,19 +93,25 @@ class LocalDestination:
         except OSError as reason:
             raise CannotRead(self._path(name), -1, reason.strerror or str(reason)) from reason
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, check: Callable[[], object] = nobody_asks) -> None:
         for tries_left in reversed(range(TRIES)):
             try:
-                self._put(name, data)
+                self._put(name, data, check)
                 break
             except CannotWrite as reason:  # whoever clears up may just have removed what was being written
                 if not tries_left or not isinstance(reason.__cause__, FileNotFoundError):
                     raise
 
-    def _put(self, name: str, data: bytes) -> None:
+    def _put(self, name: str, data: bytes, check: Callable[[], object]) -> None:
         sink = self.create(name)
-        sink.write(data)
-        sink.commit()
+        try:
+            sink.write(data)
+            sink.complete()
+            check()
+            sink.appear()
+        except BaseException:
+            sink.abort()
+            raise
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int]]:
         above = self._path(below) if below else self._root
@@ -172,8 +182,9 @@ class RemoteDestination:
         except OSError as reason:
             raise CannotRead(self._path(name), -1, str(reason)) from reason
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, check: Callable[[], object] = nobody_asks) -> None:
         path = self._path(name)
+        check()
         upload(lambda: self._opened(path, path), path, (data,))
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int]]:

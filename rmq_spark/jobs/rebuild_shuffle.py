@@ -7,6 +7,7 @@ with extensions or of batches is read for once more.  Nothing is removed before 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rmq_spark.grouped import grouped
@@ -90,9 +91,10 @@ class Writing:
         from rmq_spark.jobs.rebuild_directory import checked
 
         there = destination(self._to)
-        checked(there, self._to, self._run)
+        check = partial(checked, there, self._to, self._run)
+        check()
         if not self._is_resumed or there.size(self._file) != self._size:
-            there.put(self._file, whole_file(self._file, self._size, self._pieces))
+            there.put(self._file, whole_file(self._file, self._size, self._pieces), check)
         yield pa.record_batch({"file": pa.array([self._file]), "bytes": pa.array([self._size], pa.int64())})
 
 

@@ -230,6 +230,62 @@ def test_a_run_that_failed_goes_on(spark: Any, tmp_path: Path) -> None:
     assert json.loads((to / "rebuilt-queues.json").read_text())["complete"]
 
 
+ONE_FILE = "consumequeue/T/0/00000000000000000000"
+
+
+def writing(to: str, run: str, units: int, *, is_resumed: bool = False) -> Any:
+    """A task that has all pieces of a file of a hundred units, some of them written."""
+    from rmq_spark.jobs.rebuild_shuffle import Writing
+
+    made = Writing((to, run, is_resumed))
+    columns = {"file": [ONE_FILE], "fileBytes": [2_000], "at": [0], "data": [b"u" * 20 * units]}
+    made.take(pa.record_batch(columns))
+    return made
+
+
+def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path) -> None:
+    """The log has grown, and the run after the one that failed is to make the same: all files have one size."""
+    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
+
+    to = str(tmp_path / "to")
+    begin(to, "first", [""])
+    assert not resumed(to, "first", "30 units")
+    list(writing(to, "first", 30).end())
+    end(to, "first", [ONE_FILE])
+    for run in ("second", "third"):
+        begin(to, run, [""])
+        assert not resumed(to, run, "60 units")
+    list(writing(to, "third", 60).end())
+    end(to, "third", [ONE_FILE])
+    assert (tmp_path / "to" / ONE_FILE).read_bytes().count(b"u" * 20) == 60
+
+
+def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands before the file gets its name; the log grows, and a new start makes all files and ends."""
+    from rmq_columns.export.sinks import LocalSink
+    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
+
+    to = str(tmp_path / "to")
+    begin(to, "first", [""])
+    resumed(to, "first", "30 units")
+    appear = LocalSink.appear
+
+    def late(sink: LocalSink, base: str = "") -> None:
+        monkeypatch.setattr(LocalSink, "appear", appear)
+        begin(to, "second", [""])
+        resumed(to, "second", "60 units")
+        list(writing(to, "second", 60).end())
+        end(to, "second", [ONE_FILE])
+        appear(sink, base)
+
+    monkeypatch.setattr(LocalSink, "appear", late)
+    with pytest.raises(CannotRead, match="another start took this directory over"):
+        list(writing(to, "first", 30).end())
+    assert (tmp_path / "to" / ONE_FILE).read_bytes().count(b"u" * 20) == 60
+    assert json.loads((tmp_path / "to" / "rebuilt-queues.json").read_text())["run"] == "second"
+    assert not list((tmp_path / "to").rglob(".*.part"))
+
+
 def test_to_s3(spark: Any, tmp_path: Path, bucket: str) -> None:
     """One object for each file; those of an earlier run that this one does not make go."""
     from rmq_columns.export.destination import destination
