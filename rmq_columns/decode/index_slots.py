@@ -27,6 +27,8 @@ FITTING_ENTRIES: Final = 66
 FITTING_SHARE: Final = 0.75
 CANDIDATES_MAX: Final = 256
 """A message has as many newest entries as it has keys."""
+FITTING_MAX: Final = 8
+"""So many guesses that fit are looked at for one that ends as the header says."""
 BLOCK_BYTES: Final = 4 << 20
 """Read at once where all of a file is searched."""
 
@@ -84,11 +86,21 @@ def _begins(source: Source, geometry: Geometry, header: Header) -> bool:
     return bool(key_hash > 0 and offset == header.begin_physical_offset and previous == 0)
 
 
+def _ends(source: Source, geometry: Geometry, header: Header) -> bool:
+    """Whether the newest entry is the one that the header names."""
+    data = source.read(geometry.entry_at(max(header.index_count - 1, 1)), ENTRY_FLAT.size).ljust(ENTRY_FLAT.size, b"\0")
+    key_hash, offset, _, _ = ENTRY_FLAT.packed.unpack(data)
+    return bool(key_hash > 0 and offset == header.end_physical_offset)
+
+
 def _searched(source: Source, size: int, header: Header) -> Geometry | None:
     """From the first entry; where it or what the header says of it is damaged, from the newest one."""
-    for geometry in _candidates(source, size, 1, header.begin_physical_offset):
-        if _fits(source, geometry, header):
-            return geometry
+    fitting = (one for one in _candidates(source, size, 1, header.begin_physical_offset) if _fits(source, one, header))
+    some = list(islice(fitting, 1))
+    if some and not _ends(source, some[0], header):  # slots with few keys may look like entries
+        some += islice(fitting, FITTING_MAX)
+    if some:
+        return next((one for one in some if _ends(source, one, header)), some[0])
     if header.index_count <= 2:
         return None
     last = header.end_physical_offset

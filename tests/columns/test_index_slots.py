@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from rmq_columns.decode.index_slots import Header, geometry_of, likely_geometry
@@ -47,6 +47,7 @@ def test_the_default_file_has_420000040_bytes() -> None:
 
 
 @given(some.integers(2, 300), some.integers(91, 700), HASHES, some.sampled_from([0, 7, 1 << 40]))
+@example(67, 91, [1 << 16] * 6 + [14693167, 64271499], 0)  # slots 7 and 10 look like an entry of a file of two slots
 def test_it_is_found(slots: int, entries: int, hashes: list[int], first: int) -> None:
     wanted = Geometry(slots, entries)
     data, header = index_file(wanted, hashes, first)
