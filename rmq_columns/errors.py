@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 DENIED: Final = "Permission denied"
+_KEYS: Final = re.compile(r"(?<=://)[^/?#@]*@")
+
+
+def without_keys(uri: str) -> str:
+    """A path or URI as it may be shown: without what stands for a user and his password."""
+    return _KEYS.sub("", uri)
 
 
 class CannotLook(Exception):
@@ -19,7 +26,8 @@ class StoreError(Exception):
         self.path, self.at, self.why = path, at, why
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.why}" if self.at < 0 else f"{self.path}, byte {self.at}: {self.why}"
+        path = without_keys(self.path)
+        return f"{path}: {self.why}" if self.at < 0 else f"{path}, byte {self.at}: {self.why}"
 
 
 class Malformed(StoreError):
@@ -41,7 +49,7 @@ class NotPermitted(StoreError):
     """
 
     def __str__(self) -> str:
-        return f"{DENIED}: {self.path}"
+        return f"{DENIED}: {without_keys(self.path)}"
 
 
 class SeamMismatch(StoreError):

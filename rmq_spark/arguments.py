@@ -106,7 +106,7 @@ def format_options(options: Mapping[str, Any], known: Iterable[str] = (), zone: 
     made: dict[str, str] = {}
     for asked, value in options.items():
         if (name := there.get(asked.lower())) is None:
-            raise BadOption(f"no option {asked}; {_meant(asked, [*known, *there.values()])}")
+            raise BadOption(f"no option {asked}; {_meant(asked, list(dict.fromkeys([*known, *there.values()])))}")
         if name in made:
             raise BadOption(f"{name}: given twice")
         if value is not None:

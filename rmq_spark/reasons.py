@@ -9,8 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from rmq_columns.errors import StoreError
+from rmq_columns.errors import BadOption, StoreError
+from rmq_spark.needs import MissingPackage
 
+_CLASSES: Final = (StoreError, BadOption, MissingPackage)
 _OURS: Final = re.compile(
     r"^(?:rmq_\w+\.(?:\w+\.)*)?"
     r"(?:Malformed|CannotRead|FileGone|SeamMismatch|StoreError|BadOption|CannotLook|CannotExport|CannotWrite|MissingPackage|NotPermitted)"
@@ -52,12 +54,12 @@ def is_of_spark(error: BaseException) -> bool:
 
 def is_ours(error: BaseException) -> bool:
     """What our code said of a store, an option or a disk, also within a task: it will say so again."""
-    return isinstance(error, StoreError) or bool(_OURS.search(str(error)))
+    return isinstance(error, _CLASSES) or bool(_OURS.search(str(error)))
 
 
 def reason_of(error: BaseException) -> str:
     """One line."""
-    if isinstance(error, StoreError):
+    if isinstance(error, _CLASSES):
         return str(error)
     text = str(error).strip()
     if ours := _OURS.findall(text):

@@ -13,7 +13,7 @@ from rmq_columns.checks.condition import Condition, condition_of
 from rmq_columns.checks.files import CheckedFile, TreeFile
 from rmq_columns.checks.report import LogPart
 from rmq_columns.checks.scope import StoreFiles
-from rmq_columns.errors import BadOption, CannotRead
+from rmq_columns.errors import BadOption, CannotRead, without_keys
 from rmq_columns.files.filesystem import Tree, joined
 from rmq_columns.read.options import Options, Table
 from rmq_columns.read.plan import Part, plan_splits
@@ -52,8 +52,8 @@ def _listed(store: Store, options: Options) -> Listed:
     notes: list[str] = []
     if not tree.is_local:
         notes.append(
-            f"{store.uri} is not a file system of this machine: queues and index were not compared with the log, each look into "
-            "them would be a round trip; for that run this job, or rmq inspect verify, where the files lie"
+            f"{without_keys(store.uri)} is not a file system of this machine: queues and index were not compared with the log, "
+            "each look into them would be a round trip; for that run this job, or rmq inspect verify, where the files lie"
         )
     elif not store.root:
         notes.append("only a log was given: there were no queues and no index to compare")

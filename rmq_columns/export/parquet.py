@@ -16,7 +16,7 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from rmq_columns.errors import SeamMismatch
+from rmq_columns.errors import BadOption, SeamMismatch, without_keys
 from rmq_columns.export import manifest
 from rmq_columns.export.destination import Destination, destination
 from rmq_columns.export.files import counted
@@ -110,6 +110,11 @@ def prepare(
     that were removed from the export stay away; else their files are made again.
     Raises `CannotExport` when something else is there, `BadOption`, `CannotRead`, `CannotWrite`.
     """
+    for uri in (to, *options.paths):
+        if without_keys(uri) != uri:
+            raise BadOption(
+                f"{without_keys(uri)}: the URI has keys in it, which an export would write down: give them by the environment"
+            )
     reading, shape = shape_of(options, files)
     if wide and WIDE.intersection(files.partition_by):
         reading = replace(reading, split_bytes=max(reading.split_bytes, WIDE_SPLIT_BYTES))

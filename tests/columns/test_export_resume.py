@@ -9,13 +9,15 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 
-from rmq_columns import CannotRead, Options, Split, read_split
+from rmq_columns import BadOption, CannotRead, Options, Split, read_split
+from rmq_columns.errors import NotPermitted
 from rmq_columns.export.manifest import CannotExport, entries_of
 from rmq_columns.export.options import FileOptions, parse_file_options
 from rmq_columns.export.parquet import export_split, export_store, finish, prepare
@@ -288,6 +290,18 @@ def test_another_export_in_a_directory_of_this_one(tmp_path: Path) -> None:
     assert exported(to / "b") == stored(other.root)
     assert part.exists()
     assert exported(to) == stored(log.root)
+
+
+def test_keys_in_a_uri_are_neither_written_nor_shown(tmp_path: Path) -> None:
+    log = log_of_days(tmp_path / "broker-a", 2)
+    secret = "memory://KEY:SECRET@bucket/out"
+    for to, options in ((secret, options_of(log.root)), (str(tmp_path / "out"), replace(options_of(log.root), paths=(secret,)))):
+        with pytest.raises(BadOption, match=r"memory://bucket/out: the URI has keys in it") as refused:
+            prepare(to, options, FileOptions())
+        assert "SECRET" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+    for kind in (CannotWrite, NotPermitted):
+        assert str(kind(secret, -1, "why")).partition("memory")[2].startswith("://bucket/out")
 
 
 def test_a_destination_that_cannot_be(tmp_path: Path) -> None:

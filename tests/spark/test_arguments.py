@@ -19,6 +19,7 @@ from rmq_columns.read.options import NAMES, parse_options
 from rmq_columns.times_and_sizes import zone_of
 from rmq_spark.arguments import Parameter, arguments_of
 from rmq_spark.jobs import JOBS, Source
+from rmq_spark.reasons import reason_of
 from rmq_spark.session import silent
 from rmq_spark.zone import session_zone
 from tests.support.spark_words import needed
@@ -139,8 +140,11 @@ def test_a_text_is_one_element_and_not_its_letters() -> None:
     ],
 )
 def test_what_is_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadOption, match=said):
+    with pytest.raises(BadOption, match=said) as refused:
         given(**options)
+    assert reason_of(refused.value) == str(refused.value)
+    listed = str(refused.value).partition("there are ")[2].split(", ")
+    assert len(listed) == len(set(listed))
 
 
 def test_what_has_to_be_given() -> None:
