@@ -321,7 +321,12 @@ def closed_name(run: str) -> str:
 def current(destination: Destination) -> tuple[str, frozenset[str]]:
     """Run, and identities of its plans; empty where nobody has begun."""
     found = read_json(destination, RUN)
-    return (found["run"], frozenset(found.get("plans", ()))) if found is not None else ("", frozenset())
+    if found is None:
+        return "", frozenset()
+    try:
+        return found["run"], frozenset(found.get("plans", ()))
+    except (TypeError, KeyError) as reason:
+        raise CannotExport(RUN, -1, f"does not say which start is at work: {reason!r}") from reason
 
 
 def check_current(destination: Destination, to: str, run: str) -> None:

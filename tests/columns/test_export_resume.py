@@ -292,6 +292,16 @@ def test_another_export_in_a_directory_of_this_one(tmp_path: Path) -> None:
     assert exported(to) == stored(log.root)
 
 
+@pytest.mark.parametrize("said", ["[]", "3", '{"runs": 1}'])
+def test_who_is_at_work_cannot_be_read(tmp_path: Path, said: str) -> None:
+    log = log_of_days(tmp_path / "broker-a", 2)
+    to = tmp_path / "out"
+    export_store(str(to), options_of(log.root), FILES)
+    (to / "_manifest" / "run.json").write_text(said)
+    with pytest.raises(CannotExport, match=r"run\.json: does not say which start is at work"):
+        export_store(str(to), options_of(log.root), FILES)
+
+
 def test_keys_in_a_uri_are_neither_written_nor_shown(tmp_path: Path) -> None:
     log = log_of_days(tmp_path / "broker-a", 2)
     secret = "memory://KEY:SECRET@bucket/out"
