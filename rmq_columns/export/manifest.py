@@ -214,9 +214,12 @@ def write_entry(destination: Destination, entry: Entry) -> None:
 
 def read_entry(destination: Destination, name: str) -> Entry | None:
     """None also for half of one: only some file systems let nobody see that.  Raises `CannotRead`, `CannotExport`."""
-    return versioned(
-        destination, name, "entry", lambda found: Entry(**found | {"files": [FileEntry(**one) for one in found["files"]]})
-    )
+    return versioned(destination, name, "entry", entry_of)
+
+
+def entry_of(found: dict[str, Any]) -> Entry:
+    """Of its JSON."""
+    return Entry(**found | {"files": [FileEntry(**one) for one in found["files"]]})
 
 
 def versioned(destination: Destination, name: str, what: str, make: Callable[[Any], Output]) -> Output | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from heapq import nlargest
@@ -40,6 +40,7 @@ from rmq_columns.export.plan import (
     write_plan,
 )
 from rmq_columns.export.progress import check_kept, new_plan, reached
+from rmq_columns.export.reading import recorded, restored
 from rmq_columns.export.split import Job, export_split
 from rmq_columns.files.filesystem import SCHEME, absolute, lies_in
 from rmq_columns.read.options import Options
@@ -134,7 +135,7 @@ def _prepared(job: Job, reading: Options, asked: dict[str, Any], increment: bool
     """
     there = destination(job.to)
     seen = manifest.survey(there)
-    entries = manifest.read_done(there, seen)
+    entries = sorted([*manifest.read_done(there, seen), *restored(there, seen)], key=lambda one: one.name)
     found = [plan for name in seen.plans if (plan := read_plan(there, name, reading)) is not None]
     plans = choose(job.to, found, entries, manifest.current(there)[1])
     for plan in plans:
@@ -143,8 +144,9 @@ def _prepared(job: Job, reading: Options, asked: dict[str, Any], increment: bool
     if is_new:
         _check_new(job.to, seen, reading)
     if pruned:
-        entries = [_without_pruned(there, one) for one in entries]
-    made = _mended(plans, found, seen)
+        counted = {one.name for one in recorded(there)}
+        entries = [_without_pruned(there, one) if not counted or one.name in counted else one for one in entries]
+    made = _mended(plans, found, seen, holding(entries, plans))
     done = holding(entries, plans)
     todo = _todo(plans, entries, done)
     if is_new or (increment and not todo):
@@ -194,20 +196,22 @@ def _without_pruned(there: Destination, one: Done) -> Done:
     return manifest.done_of(made, holds=True)
 
 
-def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey) -> Plan | None:
-    """Cuts the files of splits that did not end where the next one began anew, in `plans` too."""
+def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey, done: Collection[int]) -> Plan | None:
+    """Cuts the files of splits that did not end where the next one began anew, in `plans` too.  done: splits that stay."""
     seams = {(int(matched[1]), name.rpartition("-")[2][:8]) for name in seen.seams if (matched := manifest.SEAM.fullmatch(name))}
-    for at, plan in enumerate(plans if seams else ()):
-        seams -= {(one.number, one.plan[:8]) for one in plan.splits if _gone(one) is not None}  # what was read of it stays
-        made = mended(plan, seams, uuid.uuid4().hex, next_number(found))
-        if made is not None:
-            plans[at] = made
-            return made
-    return None
+    seams = {(number, plan) for number, plan in seams if number not in done}
+    if not seams or not plans:
+        return None
+    seams -= {(one.number, one.plan[:8]) for one in plans[-1].splits if _gone(one) is not None}  # what was read of it stays
+    made = mended(plans[-1], seams, uuid.uuid4().hex, next_number(found))
+    plans[-1] = made or plans[-1]
+    return made
 
 
 def holding(entries: Iterable[Done], plans: Iterable[Plan]) -> dict[int, Done]:
-    """Split -> the entry that counts: of those that hold the first by name, or the one behind which an increment goes on."""
+    """Split -> the entry that counts: of those that hold the one behind which an increment goes on, the one with most rows (of a
+    log that loses its beginning another attempt may have read less), or the first by name.
+    """
     listed = list(plans)
     behind = _behind(listed)
     return {
@@ -222,10 +226,11 @@ def _behind(plans: Iterable[Plan]) -> dict[int, Behind]:
 
 
 def _ending(entries: Iterable[Done], behind: Behind | None) -> list[Done]:
-    """Those that end where the next increment begins, the one that counted when that was planned first."""
+    """The best first.  Where an increment goes on behind the split, those that end there and have as much as was there then."""
     if behind is None:
-        return list(entries)
-    return sorted((one for one in entries if one.next == behind.next), key=lambda one: one.data[1] != behind.label)
+        return sorted(entries, key=lambda one: -one.rows)
+    several = [one for one in entries if one.next == behind.next and (one.rows >= behind.rows or one.pruned)]
+    return sorted(several, key=lambda one: (one.data[1] != behind.label, -one.rows))
 
 
 def _todo(plans: list[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:
@@ -234,11 +239,9 @@ def _todo(plans: list[Plan], entries: Iterable[Done], done: Mapping[int, Done]) 
     found = []
     for one in (one for plan in plans for one in plan.splits if one.number not in done):
         end = behind.get(one.number)
-        had = max(_ending(before.get(one.number, ()), end), key=lambda entry: entry.rows, default=None)
+        had = next(iter(_ending(before.get(one.number, ()), end)), end)  # its entry may be gone, too
         if had is not None:
             one = one._replace(had=Had(had.rows, had.next or 0, frozenset(had.trailing), frozenset(had.pruned)))
-        elif end is not None:  # its entry is gone
-            one = one._replace(had=Had(0, end.next or 0, frozenset(), frozenset()))
         found.append(one)
     return found
 
@@ -299,7 +302,8 @@ def _finished(there: Destination, prepared: Prepared) -> Finished:
     summary = _summary(in_order, len(prepared.plans))
     worst, damaged, directories = _write_manifest(there, in_order)
     manifest.check_current(there, job.to, job.run)
-    there.put(SUCCESS, (json.dumps(asdict(summary), indent=1) + "\n").encode())
+    check = partial(manifest.check_current, there, job.to, job.run)
+    there.put(SUCCESS, (json.dumps(asdict(summary), indent=1) + "\n").encode(), check)
     return Finished(summary, tuple(one.name for one in in_order), tuple(worst), damaged, directories, strays)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -47,11 +47,14 @@ class Had(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """How far a split was when the next increment was planned, which begins there.  label: in the names of its files."""
+    """What a split had when the next increment was planned, which begins where that ends.  label: in the names of its files."""
 
     label: str
+    rows: int
     next: int | None
     """where the last of its messages ends"""
+    trailing: Sequence[int]
+    pruned: Sequence[str]
 
 
 class Numbered(NamedTuple):
@@ -172,7 +175,7 @@ def _plan_of(found: Mapping[str, Any], options: Options) -> Plan:
         for one in found["splits"]
     )
     kept = {name: found[name] for name in ("identity", "line", "revision", "after", "increment", "asked")}
-    behind = {number: Behind(label, end) for number, label, end in found.get("behind", ())}
+    behind = {number: Behind(*one) for number, *one in found.get("behind", ())}
     return Plan(**kept, splits=splits, behind=behind)
 
 

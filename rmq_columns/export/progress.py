@@ -102,8 +102,12 @@ def new_plan(identity: str, plans: list[Plan], done: Mapping[int, Done], asked: 
     if not plans:
         return Plan(identity, identity, 0, "", 0, asked, tuple(splits))
     before = plans[-1]
-    behind = {one.number: Behind(done[one.number].data[1], done[one.number].next) for one in before.splits}
+    behind = {number: Behind(one.data[1], one.rows, one.next, one.trailing, one.pruned) for number, one in _of(before, done)}
     return Plan(identity, identity, 0, before.line, len(plans), asked, tuple(splits), behind)
+
+
+def _of(plan: Plan, done: Mapping[int, Done]) -> Iterator[tuple[int, Done]]:
+    return ((one.number, done[one.number]) for one in plan.splits)
 
 
 def _follow(stores: list[Store], options: Options, states: dict[LogKey, Reached]) -> None:

@@ -14,7 +14,18 @@ import pyarrow.dataset as ds
 
 from rmq_columns.errors import CannotRead
 from rmq_columns.export.destination import Destination, destination
-from rmq_columns.export.manifest import WHOLE, entries_at
+from rmq_columns.export.manifest import (
+    WHOLE,
+    Done,
+    Entry,
+    Sizes,
+    Survey,
+    done_of,
+    entries_at,
+    entry_of,
+    sizes_of,
+    write_entry,
+)
 from rmq_columns.export.options import DATE
 from rmq_columns.read.schema import MESSAGES, TEXTS
 
@@ -55,6 +66,24 @@ def read_export(to: str, *, corrupt: bool = False) -> pa.RecordBatchReader:
                 yield _widened(batch, one["partition"], schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def recorded(there: Destination) -> Iterator[Entry]:
+    """The entries that counted when all was done last; none while something is to be done.  Raises `CannotRead`."""
+    for line in (there.read(WHOLE) or b"").splitlines():
+        yield entry_of(json.loads(line))
+
+
+def restored(there: Destination, seen: Survey) -> list[Done]:
+    """Entries that counted, and whose own files are gone, are written again.  Raises `CannotRead`, `CannotWrite`."""
+    known = {int(name.split("/")[-2].removeprefix("split-")) for name in seen.entries}
+    found = []
+    if any(number not in known for number, _ in seen.data):
+        for entry in recorded(there):
+            if entry.name not in seen.entries:
+                write_entry(there, entry)
+                found.append(done_of(entry, sizes_of(entry) == seen.data.get(entry.data, Sizes())))
+    return found
 
 
 def _files(there: Destination, to: str) -> list[dict[str, Any]]:

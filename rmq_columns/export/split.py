@@ -70,7 +70,8 @@ def _written(there: Destination, job: Job, one: Numbered) -> Entry:
                 made.add(batch)
         except SeamMismatch as reason:
             note = {"split": one.number, "plan": one.plan, "why": str(reason)}
-            there.put(manifest.seam_name(one.number, one.plan), json.dumps(note, ensure_ascii=False).encode())
+            check = partial(manifest.check_open, there, job.to, job.run)
+            there.put(manifest.seam_name(one.number, one.plan), json.dumps(note, ensure_ascii=False).encode(), check)
             raise
         if tally.corrupt:
             check_there(job.to, one)
@@ -88,17 +89,21 @@ def _written(there: Destination, job: Job, one: Numbered) -> Entry:
 
 
 def _label(one: Numbered, tally: Tally) -> str:
-    """Of what was read: an active log may have grown, or recovered, since another attempt."""
+    """Of what was read: an active log may have grown, or recovered, since another attempt.  And of where that was cut, by which
+    the files are others."""
     pruned = sorted(one.had.pruned) if one.had is not None else []
     read = (tally.rows, tally.total, tally.next, tally.between, tally.behind_count, tally.behind)
-    return f"{zlib.crc32(repr((one.plan, read, pruned)).encode()):08x}"
+    cut = (one.split.options.batch_rows, one.split.options.block_bytes, pa.__version__)
+    return f"{zlib.crc32(repr((one.plan, read, pruned, cut)).encode()):08x}"
 
 
 def _before(there: Destination, one: Numbered) -> Entry | None:
     """Another attempt's entry that holds."""
     for name, _ in sorted(there.walk(manifest.entries_of(one.number))):
         entry = manifest.read_entry(there, name) if manifest.ENTRY.fullmatch(name) else None
-        if entry is not None and entry.plan == one.plan and all(there.size(file.name) == file.bytes for file in entry.files):
+        if entry is None or entry.plan != one.plan or (one.had is not None and (entry.nextPhysicalOffset or 0) != one.had.next):
+            continue
+        if all(there.size(file.name) == file.bytes for file in entry.files):
             return entry
     return None
 

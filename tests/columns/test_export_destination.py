@@ -133,13 +133,13 @@ def test_two_first_starts_at_once(to: str, tmp_path: Path, number: int, monkeypa
     log = log_of_days(tmp_path / "broker-a", 60)
     done, steps = RemoteDestination.put, 0
 
-    def counted(self: Any, name: str, data: bytes) -> None:
+    def counted(self: Any, name: str, data: bytes, *check: Any) -> None:
         nonlocal steps
         steps += 1
         if steps == number + 1:
             log_of_days(tmp_path / "broker-a", 75, days=3 * 75 / 60)
             export_store(to, options_of(log.root), FILES)
-        done(self, name, data)
+        done(self, name, data, *check)
 
     monkeypatch.setattr(RemoteDestination, "put", counted)
     with suppress(TakenOver):
