@@ -27,6 +27,8 @@ from rmq_columns.read.stores import Store
 
 NO_MATTER: Final = frozenset({"filesystem", "block_bytes", "batch_rows", "split_bytes", "split_strategy"})
 """Options that may differ at the next start: the splits that there are stay as they are."""
+CUT: Final = ("batch_rows", "block_bytes")
+"""Of these, by which its files are cut, each plan keeps its own: attempts by two starts are to make the same files."""
 PROBE_BYTES: Final = 1
 """Nothing is searched for."""
 NOTHING: Final = -1
@@ -148,11 +150,13 @@ def write_plan(destination: Destination, plan: Plan) -> None:
     ]
     made = {name: getattr(plan, name) for name in ("identity", "line", "revision", "after", "increment", "asked")}
     made["behind"] = [[number, *one] for number, one in plan.behind.items()]
+    if plan.splits:
+        made |= {name: getattr(plan.splits[0].split.options, name) for name in CUT}
     destination.put(plan.name, json.dumps({"version": VERSION, **made, "splits": splits}, ensure_ascii=False, indent=1).encode())
 
 
 def read_plan(destination: Destination, name: str, options: Options) -> Plan | None:
-    """options: with which its splits are to be read.  None also when it was being written as somebody died.
+    """options: with which its splits are to be read, but for `CUT`.  None also when it was being written as somebody died.
 
     Raises `CannotRead`, `CannotExport`.
     """
@@ -160,12 +164,13 @@ def read_plan(destination: Destination, name: str, options: Options) -> Plan | N
 
 
 def _plan_of(found: Mapping[str, Any], options: Options) -> Plan:
+    cut = {name: found[name] for name in CUT if name in found}
     splits = tuple(
         Numbered(
             one["plan"],
             one["number"],
             Split(
-                replace(options, starting_offset=one["startingPhysicalOffset"]),
+                replace(options, starting_offset=one["startingPhysicalOffset"], **cut),
                 Store(**one["store"] | {"logs": tuple(one["store"]["logs"])}),
                 tuple(Part(*part) for part in one["parts"]),
             ),
