@@ -6,14 +6,13 @@ makes one of them.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmq_columns.decode.queues import FILLER_SIZE
-from rmq_columns.rebuild.entries import Key, Rules
+from rmq_columns.rebuild.entries import Key
 from rmq_columns.rebuild.files import FILLED_AT_ONCE, Target, unit
 from rmq_columns.rebuild.runs import Settled
 from rmq_wire.store_names import QUEUES, offset_name
@@ -88,14 +87,3 @@ def whole_file(file: str, size: int, pieces: Iterable[tuple[int, bytes]]) -> byt
         filler = unit(0, FILLER_SIZE)
         made[:first] = filler * (first // len(filler))
     return bytes(made)
-
-
-def print_of(every: Iterable[tuple[Target, Rules, Mapping[Key, Settled]]]) -> str:
-    """Of the queues of stores that were put together: equal where the same files come of them."""
-    made = hashlib.sha256()
-    for target, rules, queues in every:
-        of_rules = [sorted(one) if isinstance(one, frozenset) else one for one in vars(rules).values()]
-        made.update(repr((replace(target, root="", work=""), of_rules)).encode())
-        for key, queue in sorted(queues.items()):
-            made.update(repr((key, queue)).encode())
-    return made.hexdigest()

@@ -71,8 +71,8 @@ class Writing:
     """A `Reduction`: one file."""
 
     def __init__(self, shared: tuple[str, str, bool]) -> None:
-        """shared: where to, by which start, and whether files that are there stay."""
-        self._to, self._run, self._is_resumed = shared
+        """shared: where to, by which start, and whether files may be there: those that are as they should be stay."""
+        self._to, self._run, self._may_be_there = shared
         self._file, self._size = "", 0
         self._pieces: list[tuple[int, bytes]] = []
 
@@ -93,8 +93,9 @@ class Writing:
         there = destination(self._to)
         check = partial(checked, there, self._to, self._run)
         check()
-        if not self._is_resumed or there.size(self._file) != self._size:
-            there.put(self._file, whole_file(self._file, self._size, self._pieces), check)
+        data = whole_file(self._file, self._size, self._pieces)
+        if not self._may_be_there or there.size(self._file) != self._size or there.read(self._file) != data:
+            there.put(self._file, data, check)
         yield pa.record_batch({"file": pa.array([self._file]), "bytes": pa.array([self._size], pa.int64())})
 
 
@@ -103,16 +104,14 @@ def build_by_shuffle(spark: SparkSession, made: Sequence[Made], tasks: Sequence[
 
     Raises `CannotRead`, `CannotWrite`, and what tasks raise.
     """
-    from rmq_columns.rebuild.pieces import print_of
-    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
+    from rmq_spark.jobs.rebuild_directory import begin, end
 
     to, run = made[0].plan.to, made[0].plan.run
-    begin(to, run, [getattr(one.plan.target, "inside", "") for one in made])
+    may_be_there = begin(to, run, [getattr(one.plan.target, "inside", "") for one in made])
     with keeping() as keep:
         pieces = _pieces(spark, made, tasks, progress, few, keep)
-        is_resumed = resumed(to, run, print_of((one.plan.target, one.plan.rules, one.queues) for one in made))
         home = f"{Writing.__module__}:{Writing.__name__}"
-        written = grouped(pieces, ["file"], ["at"], home, WRITTEN, (to, run, is_resumed))
+        written = grouped(pieces, ["file"], ["at"], home, WRITTEN, (to, run, may_be_there))
         with watched(spark, "write files of queues", progress):
             names = [row["file"] for row in written.collect()]
     end(to, run, names)

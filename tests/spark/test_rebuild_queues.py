@@ -209,7 +209,7 @@ def test_refused(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_goes_on(spark: Any, tmp_path: Path) -> None:
-    """By a shuffle: files of the same queues that are there stay as they are; when all were there once, they are made anew."""
+    """By a shuffle: files that are there as they should be stay, one of the same size with something else in it is put anew."""
     store, to = store_of("plain", tmp_path / "store"), tmp_path / "to"
 
     def end(*_: Any) -> None:
@@ -219,61 +219,66 @@ def test_a_run_that_failed_goes_on(spark: Any, tmp_path: Path) -> None:
         patch.setattr("rmq_spark.jobs.rebuild_directory.end", end)
         with pytest.raises(OSError, match="planted"):
             job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
-    gone, kept, *_ = sorted(path for path in to.rglob("0*") if path.is_file())
+    gone, other, *kept = sorted(path for path in to.rglob("0*") if path.is_file())
     gone.unlink()
-    kept.write_bytes(bytes(kept.stat().st_size))
-    job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
-    made = files_of(to)
-    assert {name for name, data in files_of(store).items() if made[name] != data} == {kept.relative_to(to).as_posix()}
+    other.write_bytes(bytes(other.stat().st_size))
+    before = {path: path.stat().st_ino for path in kept}
     job.rebuild_queues(spark, str(store), to=str(to), shuffle=True, **SPLIT)
     assert files_of(to) == files_of(store)
+    assert {path: path.stat().st_ino for path in kept} == before, "none of them was put again"
     assert json.loads((to / "rebuilt-queues.json").read_text())["complete"]
 
 
 ONE_FILE = "consumequeue/T/0/00000000000000000000"
 
 
-def writing(to: str, run: str, units: int, *, is_resumed: bool = False) -> Any:
+def writing(to: str, run: str, units: int, *, may_be_there: bool = False) -> Any:
     """A task that has all pieces of a file of a hundred units, some of them written."""
     from rmq_spark.jobs.rebuild_shuffle import Writing
 
-    made = Writing((to, run, is_resumed))
+    made = Writing((to, run, may_be_there))
     columns = {"file": [ONE_FILE], "fileBytes": [2_000], "at": [0], "data": [b"u" * 20 * units]}
     made.take(pa.record_batch(columns))
     return made
 
 
-def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path) -> None:
-    """The log has grown, and the run after the one that failed is to make the same: all files have one size."""
-    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
+def written_in(to: str) -> int:
+    """Units in the file."""
+    from rmq_columns.export.destination import destination
 
-    to = str(tmp_path / "to")
-    begin(to, "first", [""])
-    assert not resumed(to, "first", "30 units")
+    return (destination(to).read(ONE_FILE) or b"").count(b"u" * 20)
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path, scheme: str) -> None:
+    """The log has grown, or was written anew, and the run after the one that failed is to make the same: sizes are equal."""
+    from rmq_spark.jobs.rebuild_directory import begin, end
+
+    if scheme:
+        pytest.importorskip("fsspec")
+    to = f"{scheme}{tmp_path}/to"
+    assert not begin(to, "first", [""])
     list(writing(to, "first", 30).end())
     end(to, "first", [ONE_FILE])
     for run in ("second", "third"):
-        begin(to, run, [""])
-        assert not resumed(to, run, "60 units")
-    list(writing(to, "third", 60).end())
+        assert begin(to, run, [""])
+    list(writing(to, "third", 60, may_be_there=True).end())
     end(to, "third", [ONE_FILE])
-    assert (tmp_path / "to" / ONE_FILE).read_bytes().count(b"u" * 20) == 60
+    assert written_in(to) == 60
 
 
 def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands before the file gets its name; the log grows, and a new start makes all files and ends."""
     from rmq_columns.export.sinks import LocalSink
-    from rmq_spark.jobs.rebuild_directory import begin, end, resumed
+    from rmq_spark.jobs.rebuild_directory import begin, end
 
     to = str(tmp_path / "to")
     begin(to, "first", [""])
-    resumed(to, "first", "30 units")
     appear = LocalSink.appear
 
     def late(sink: LocalSink, base: str = "") -> None:
         monkeypatch.setattr(LocalSink, "appear", appear)
         begin(to, "second", [""])
-        resumed(to, "second", "60 units")
         list(writing(to, "second", 60).end())
         end(to, "second", [ONE_FILE])
         appear(sink, base)
@@ -281,9 +286,42 @@ def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatc
     monkeypatch.setattr(LocalSink, "appear", late)
     with pytest.raises(CannotRead, match="another start took this directory over"):
         list(writing(to, "first", 30).end())
-    assert (tmp_path / "to" / ONE_FILE).read_bytes().count(b"u" * 20) == 60
+    assert written_in(to) == 60
     assert json.loads((tmp_path / "to" / "rebuilt-queues.json").read_text())["run"] == "second"
     assert not list((tmp_path / "to").rglob(".*.part"))
+
+
+def test_a_start_that_stalls_ends_nothing_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has listed what is there, and goes on when another start is through."""
+    from rmq_columns.export.destination import LocalDestination
+    from rmq_spark.jobs.rebuild_directory import begin, end
+
+    to = str(tmp_path / "to")
+    begin(to, "first", [""])
+    walk = LocalDestination.walk
+
+    def stalled(there: LocalDestination, below: str = "") -> Any:
+        monkeypatch.setattr(LocalDestination, "walk", walk)
+        begin(to, "second", [""])
+        list(writing(to, "second", 60).end())
+        end(to, "second", [ONE_FILE])
+        return walk(there, below)
+
+    monkeypatch.setattr(LocalDestination, "walk", stalled)
+    with pytest.raises(CannotRead, match="another start took this directory over"):
+        end(to, "first", [])
+    assert written_in(to) == 60
+    marked = json.loads((tmp_path / "to" / "rebuilt-queues.json").read_text())
+    assert (marked["run"], marked["complete"]) == ("second", True)
+
+
+def test_who_died_as_he_began_keeps_nobody_out(tmp_path: Path) -> None:
+    """Half of the first mark, under its hidden name."""
+    from rmq_spark.jobs.rebuild_directory import begin
+
+    (tmp_path / ".rebuilt-queues.json.0a1b2c3d.part").write_bytes(b"{")
+    assert not begin(str(tmp_path), "second", [""])
+    assert [path.name for path in tmp_path.iterdir()] == ["rebuilt-queues.json"]
 
 
 def test_to_s3(spark: Any, tmp_path: Path, bucket: str) -> None:
