@@ -226,11 +226,13 @@ def _behind(plans: Iterable[Plan]) -> dict[int, Behind]:
 
 
 def _ending(entries: Iterable[Done], behind: Behind | None) -> list[Done]:
-    """The best first.  Where an increment goes on behind the split, those that end there and have as much as was there then."""
+    """The best first; none brings back what was removed for good of another.  Where an increment goes on behind the split, those
+    that end there and have as much as was there then.
+    """
     if behind is None:
-        return sorted(entries, key=lambda one: -one.rows)
+        return sorted(entries, key=lambda one: (-len(one.pruned), -one.rows))
     several = [one for one in entries if one.next == behind.next and (one.rows >= behind.rows or one.pruned)]
-    return sorted(several, key=lambda one: (one.data[1] != behind.label, -one.rows))
+    return sorted(several, key=lambda one: (-len(one.pruned), one.data[1] != behind.label, -one.rows))
 
 
 def _todo(plans: list[Plan], entries: Iterable[Done], done: Mapping[int, Done]) -> list[Numbered]:

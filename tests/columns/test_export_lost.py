@@ -6,7 +6,8 @@ Spark repeats a task whose executor it does not hear of any more; the Python ben
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread, current_thread
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pyarrow.dataset as ds
 import pytest
 
+from rmq_columns.errors import SeamMismatch
 from rmq_columns.export import manifest, split
 from rmq_columns.export.destination import Destination, destination
 from rmq_columns.export.files import SplitFiles
@@ -302,13 +304,91 @@ def test_an_increment_goes_on_behind_what_counted(
 
 
 def test_what_an_increment_goes_on_behind_is_made_again_as_it_was(tmp_path: Path) -> None:
-    """Its entry is gone, too: the increment's plan knows where it ended."""
+    """Its entry is gone, too, and in no manifest: the increment's plan knows where it ended."""
     root, to = tmp_path / "broker-a", tmp_path / "out"
     options = options_of(grows(root, 20).root)
     export_store(str(to), options, FILES)
     log = grows(root, 30)
     export_store(str(to), options, FILES, increment=True)
-    for lost in (*to.glob("_manifest/split-00000/*"), *to.glob("part-00000-*")):
+    for lost in (*to.glob("_manifest/split-00000/*"), to / "_manifest" / "manifest.jsonl", *to.rglob("part-00000-*")):
         lost.unlink()
     assert export_store(str(to), options, FILES).rows == len(log.places)
     assert places_in(str(to)) == log.places
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_of_two_that_hold_the_one_with_more_counts(tmp_path: Path, is_first: bool) -> None:
+    """Retention took the log's first file while the second attempt read; whichever entry has the first name."""
+    root, to = tmp_path / "broker-a", str(tmp_path / "out")
+    log = grows(root, 40)
+    options = replace(options_of(root), split_bytes=1 << 20)
+    prepared = prepare(to, options, FILES)
+    [one] = prepared.todo
+    first = export_split(prepared.job, one)
+    log.files[0].unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_before", lambda there, one: None)
+        patch.setattr(split.uuid, "uuid4", lambda: SimpleNamespace(hex="0" * 32 if is_first else "f" * 32))
+        second = export_split(prepared.job, one)
+    assert first.rows == len(log.places) > second.rows
+    assert finish(prepare(to, options, FILES)).summary.rows == len(log.places)
+    assert places_in(to) == log.places
+
+
+def test_the_next_start_cuts_files_as_the_first_did(tmp_path: Path) -> None:
+    """The first died when its files had their names, and its entry was not written; the next is to read other batches."""
+    root, to = tmp_path / "broker-a", str(tmp_path / "out")
+    log = grows(root, 40)
+    few, many = (replace(options_of(root), batch_rows=rows) for rows in (3, 1_000))
+    files = FileOptions(row_group_bytes=1, file_bytes=1)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        patch.setattr(manifest, "write_entry", die)
+        export_store(to, few, files)
+    before = sorted(names_in(to))
+    assert export_store(to, many, files).rows == len(log.places)
+    assert places_in(to) == log.places
+    assert {name for name in before if name.startswith("part-")} <= set(names_in(to))
+
+
+def test_a_note_of_a_lost_task_is_none(tmp_path: Path) -> None:
+    """It finds that its split does not end where the next begins, for the log is another one by then; the export is complete."""
+    root, to = tmp_path / "broker-a", str(tmp_path / "out")
+    log = grows(root, 40)
+    options = options_of(root)
+    prepared = prepare(to, options, FILES)
+    export_store(to, options, FILES)
+
+    def torn(one: object, columns: object = None) -> Iterator[object]:
+        raise SeamMismatch(str(root), 0, "planted")
+        yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_before", lambda there, one: None)
+        patch.setattr(split, "rows_of", torn)
+        patch.setattr(manifest, "at_work", lambda check: nullcontext())
+        with suppress(TakenOver):
+            export_split(prepared.job, prepared.todo[0])
+    assert not [name for name in names_in(to) if name.startswith("seam-")]
+    assert export_store(to, options, FILES).rows == len(log.places)
+    assert places_in(to) == log.places
+
+
+def test_an_entry_that_went_away_is_in_the_manifest(tmp_path: Path) -> None:
+    """And so is the log from which its split would be made again."""
+    root, to = tmp_path / "broker-a", tmp_path / "out"
+    log = grows(root, 40)
+    options = options_of(root)
+    export_store(str(to), options, FILES)
+    [entry, *_] = sorted(to.glob("_manifest/split-00000/*"))
+    entry.unlink()
+    log.files[0].unlink()
+    assert export_store(str(to), options, FILES).rows == len(log.places)
+    assert places_in(str(to)) == log.places
+    assert entry.exists()
