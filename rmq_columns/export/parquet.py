@@ -111,7 +111,7 @@ def prepare(
     that were removed from the export stay away; else their files are made again.
     Raises `CannotExport` when something else is there, `BadOption`, `CannotRead`, `CannotWrite`.
     """
-    for uri in (to, *options.paths):
+    for uri in options.paths:
         if without_keys(uri) != uri:
             raise BadOption(
                 f"{without_keys(uri)}: the URI has keys in it, which an export would write down: give them by the environment"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from rmq_columns.errors import without_keys
 from rmq_spark.arguments import Parameter
 from rmq_spark.jobs import Job, Source
 from rmq_spark.measuring import source_of
@@ -154,7 +155,8 @@ LISTED: Final = Work(_manifest_schema, _manifest, parameters={"to": str})
 
 def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Outcome:
     summary = finished.summary
-    verdict = f"{summary.rows:,} messages in {summary.files:,} files, {prepared.job.to}"
+    to = without_keys(prepared.job.to)
+    verdict = f"{summary.rows:,} messages in {summary.files:,} files, {to}"
     if summary.corrupt_rows:
         verdict += f"; {summary.corrupt_rows:,} places of the log are no sound message: see _corrupt"
     everything = summary.rows + summary.corrupt_rows
@@ -182,7 +184,7 @@ def _outcome(spark: SparkSession, prepared: Prepared, finished: Finished) -> Out
             Figure("splitsWritten", "written now", len(prepared.todo)),
             Figure("increments", "increments", summary.increments),
             Figure("verifiedRows", "rows counted twice", summary.verified_rows),
-            Figure("to", "at", prepared.job.to, Unit.TEXT),
+            Figure("to", "at", to, Unit.TEXT),
         ],
         tables=tables_of(
             REPORT,

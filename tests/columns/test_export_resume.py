@@ -305,10 +305,9 @@ def test_who_is_at_work_cannot_be_read(tmp_path: Path, said: str) -> None:
 def test_keys_in_a_uri_are_neither_written_nor_shown(tmp_path: Path) -> None:
     log = log_of_days(tmp_path / "broker-a", 2)
     secret = "memory://KEY:SECRET@bucket/out"
-    for to, options in ((secret, options_of(log.root)), (str(tmp_path / "out"), replace(options_of(log.root), paths=(secret,)))):
-        with pytest.raises(BadOption, match=r"memory://bucket/out: the URI has keys in it") as refused:
-            prepare(to, options, FileOptions())
-        assert "SECRET" not in str(refused.value)
+    with pytest.raises(BadOption, match=r"memory://bucket/out: the URI has keys in it") as refused:
+        prepare(str(tmp_path / "out"), replace(options_of(log.root), paths=(secret,)), FileOptions())
+    assert "SECRET" not in str(refused.value)
     assert not (tmp_path / "out").exists()
     for kind in (CannotWrite, NotPermitted):
         assert str(kind(secret, -1, "why")).partition("memory")[2].startswith("://bucket/out")

@@ -13,6 +13,7 @@ from typing import Any
 from conformance.suite.kit import MUST, SHOULD, Code, Trial
 from conformance.suite.kit import case as declare
 from conformance.suite.means.members import Member
+from conformance.suite.means.played import route_comes
 from rmq_wire.headers.pop import QueryAssignment, SetMessageRequestMode
 
 PROCESSOR = "QueryAssignmentProcessor"
@@ -24,7 +25,8 @@ Queue = tuple[int, str]
 
 
 async def members(t: Trial, group: str, topic: str, count: int) -> list[Member]:
-    """So many of one group, in the order of their ids."""
+    """So many of one group, in the order of their ids; of a topic that name servers know, as the broker asks them for it."""
+    await route_comes(t, topic)
     found = [Member(t, f"{t.name('member')}-{number}") for number in range(count)]
     for one in found:
         await one.consumes(group, topic)

@@ -23,6 +23,7 @@ from conformance.suite.grid.expect import (
 from conformance.suite.grid.goods import fill, nobody, plain
 from conformance.suite.grid.grid import Asked, Cell, Good, grid
 from conformance.suite.kit import SHOULD, Answer, ResponseCode, Trial, units
+from conformance.suite.means.played import route_comes
 from rmq_wire.headers.pop import (
     AckMessage,
     BatchAckMessage,
@@ -157,8 +158,10 @@ def assigning(strategy: str = "AVG") -> Good:
     """Ask for one's queues."""
 
     async def good(t: Trial) -> Asked:
+        topic = await t.topic()
+        await route_comes(t, topic)
         body = {
-            "topic": await t.topic(),
+            "topic": topic,
             "consumerGroup": await t.group(),
             "clientId": t.name("client"),
             "strategyName": strategy,

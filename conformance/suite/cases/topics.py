@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.suite.kit import MAKES_TOPICS, MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.suite.means import topic_pages
-from conformance.suite.means.played import brokers_of, route
+from conformance.suite.means.played import route, route_comes
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.bodies.topics import TopicConfig, TopicConfigList
 from rmq_wire.headers import topics
@@ -59,11 +59,7 @@ async def route_follows(t: Trial) -> None:
     """A topic that is made has a route soon."""
     name = await t.topic(queues=3)
 
-    async def routed() -> bool:
-        answer = await route(t, name)
-        return answer.code == 0 and t.target.broker_name in brokers_of(answer)
-
-    await t.until("the route is there", routed)
+    await route_comes(t, name)
     shown = TopicRouteData.read((await route(t, name)).body)
     row = next(data for data in shown.queue_datas if data.broker_name == t.target.broker_name)
     t.equal("queues, permission", (row.read_queue_nums, row.write_queue_nums, row.perm), (3, 3, 6))

@@ -91,6 +91,16 @@ async def route(t: Trial, topic: str, link: Link | None = None) -> Answer:
     return await (link or t.names).ask(naming.GetRouteInfo(topic=topic))
 
 
+async def route_comes(t: Trial, topic: str) -> None:
+    """Name servers know that the topic is on the broker that is judged: it reports new ones on its own time."""
+
+    async def there() -> bool:
+        answer = await route(t, topic)
+        return answer.code == ResponseCode.SUCCESS and t.target.broker_name in brokers_of(answer)
+
+    await t.until(f"the route of {topic}", there)
+
+
 async def route_goes(t: Trial, topic: str) -> None:
     """The topic's route disappears in time."""
 
