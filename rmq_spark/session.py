@@ -170,7 +170,11 @@ def _looking(spark: SparkSession, group: str, what: str, progress: Progress) -> 
             if of := sum(stage.numTasks for stage in stages):
                 progress(what, sum(stage.numCompletedTasks for stage in stages), of)
 
-    looker = threading.Thread(target=look, name="progress", daemon=True)
+    def look_while_it_goes() -> None:
+        with contextlib.suppress(Exception):  # the JVM may be gone: who waits for the tasks says so
+            look()
+
+    looker = threading.Thread(target=look_while_it_goes, name="progress", daemon=True)
     looker.start()
     try:
         yield

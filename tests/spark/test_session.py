@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -16,6 +18,8 @@ from rmq_spark.session import (
     silent,
     watched,
 )
+
+WAIT_S_MAX = 90.0
 
 
 def test_a_collector_is_named_where_nobody_else_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +64,19 @@ def test_who_looks_at_no_progress_asks_for_none() -> None:
     with watched(spark, "reading", lambda *_: None):
         pass
     context.statusTracker.assert_called_once()
+
+
+def test_who_looks_while_the_jvm_goes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for the tasks hears of it, and says so; a traceback of a thread beside that would be noise."""
+    spark, asked = MagicMock(), threading.Event()
+    said: list[Any] = []
+
+    def gone(_group: str) -> list[int]:
+        asked.set()
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    spark.sparkContext.statusTracker.return_value.getJobIdsForGroup.side_effect = gone
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    with watched(spark, "scan", lambda *_: None):
+        assert asked.wait(WAIT_S_MAX)
+    assert said == []
