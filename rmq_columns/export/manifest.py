@@ -11,7 +11,7 @@
 The names of data follow from what was read: attempts at a split that read the same rows give them the same names, and whoever was
 slow writes over a file what is in it.  So he who reads the directory without the manifest has each row once, too.  Every other
 file but the last two and run.json has a name that nobody else uses.  An entry holds while its files are there with the sizes that
-it says; of several that hold the first by name counts.
+it says; which of several that hold counts `rmq_columns.export.parquet.holding` says.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from rmq_columns.errors import BadOption, SeamMismatch, without_keys
+from rmq_columns.errors import SeamMismatch
 from rmq_columns.export import manifest
 from rmq_columns.export.destination import Destination, destination
 from rmq_columns.export.files import counted
@@ -111,11 +111,6 @@ def prepare(
     that were removed from the export stay away; else their files are made again.
     Raises `CannotExport` when something else is there, `BadOption`, `CannotRead`, `CannotWrite`.
     """
-    for uri in options.paths:
-        if without_keys(uri) != uri:
-            raise BadOption(
-                f"{without_keys(uri)}: the URI has keys in it, which an export would write down: give them by the environment"
-            )
     reading, shape = shape_of(options, files)
     if wide and WIDE.intersection(files.partition_by):
         reading = replace(reading, split_bytes=max(reading.split_bytes, WIDE_SPLIT_BYTES))
@@ -146,8 +141,10 @@ def _prepared(job: Job, reading: Options, asked: dict[str, Any], increment: bool
     if pruned:
         counted = {one.name for one in recorded(there)}
         entries = [_without_pruned(there, one) if not counted or one.name in counted else one for one in entries]
-    made = _mended(plans, found, seen, holding(entries, plans))
     done = holding(entries, plans)
+    made = _mended(plans, found, seen, done)
+    if made is not None:
+        done = holding(entries, plans)
     todo = _todo(plans, entries, done)
     if is_new or (increment and not todo):
         made = new_plan(uuid.uuid4().hex, plans, done, asked, reading)
@@ -198,8 +195,8 @@ def _without_pruned(there: Destination, one: Done) -> Done:
 
 def _mended(plans: list[Plan], found: Iterable[Plan], seen: Survey, done: Collection[int]) -> Plan | None:
     """Cuts the files of splits that did not end where the next one began anew, in `plans` too.  done: splits that stay."""
-    seams = {(int(matched[1]), name.rpartition("-")[2][:8]) for name in seen.seams if (matched := manifest.SEAM.fullmatch(name))}
-    seams = {(number, plan) for number, plan in seams if number not in done}
+    noted = ((int(matched[1]), name.rpartition("-")[2][:8]) for name in seen.seams if (matched := manifest.SEAM.fullmatch(name)))
+    seams = {(number, plan) for number, plan in noted if number not in done}
     if not seams or not plans:
         return None
     seams -= {(one.number, one.plan[:8]) for one in plans[-1].splits if _gone(one) is not None}  # what was read of it stays

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from rmq_columns.decode.scan import Seeker
 from rmq_columns.decode.units import FIXED_SIZE_MIN
-from rmq_columns.errors import FileGone
+from rmq_columns.errors import BadOption, FileGone, without_keys
 from rmq_columns.export.destination import Destination
 from rmq_columns.export.manifest import AT_ONCE, DIRECTORY, VERSION, CannotExport, Done, at_once, versioned
 from rmq_columns.export.options import FileOptions
@@ -108,7 +108,10 @@ def is_misplaced(split: Split) -> bool:
 
 
 def asked_for(options: Options, files: FileOptions) -> dict[str, Any]:
-    """What two starts must have in common."""
+    """What two starts must have in common: it is written down.  Raises `BadOption` for what must not be."""
+    for uri in options.paths:
+        if (shown := without_keys(uri)) != uri:
+            raise BadOption(f"{shown}: the URI has keys in it, which an export would write down: give them by the environment")
     found: dict[str, Any] = {}
     for one in fields(options):
         value = getattr(options, one.name)

@@ -76,11 +76,12 @@ def recorded(there: Destination) -> Iterator[Entry]:
 
 def restored(there: Destination, seen: Survey) -> list[Done]:
     """Entries that counted, and whose own files are gone, are written again.  Raises `CannotRead`, `CannotWrite`."""
-    known = {int(name.split("/")[-2].removeprefix("split-")) for name in seen.entries}
+    names = set(seen.entries)
+    known = {int(name.split("/")[-2].removeprefix("split-")) for name in names}
     found = []
     if any(number not in known for number, _ in seen.data):
         for entry in recorded(there):
-            if entry.name not in seen.entries:
+            if entry.name not in names:
                 write_entry(there, entry)
                 found.append(done_of(entry, sizes_of(entry) == seen.data.get(entry.data, Sizes())))
     return found

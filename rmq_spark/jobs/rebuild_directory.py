@@ -27,8 +27,8 @@ def begin(to: str, run: str, roots: Collection[str]) -> bool:
     """
     there = destination(to)
     marked = _marked(there, to)
-    strange = next((name for name, _ in there.walk() if not _is_part_of_mark(name)), None)
-    if not marked and strange is not None:
+    strange = None if marked else next((name for name, _ in there.walk() if not _is_part_of_mark(name)), None)
+    if strange is not None:
         raise CannotRead(to, -1, f"is not empty, and nothing that an earlier run made: {strange}")
     made = sorted({*marked.get("made", ()), *_tops(roots)})
     _mark(there, {"complete": False, "made": made, "run": run})

@@ -249,6 +249,15 @@ def written_in(to: str) -> int:
     return (destination(to).read(ONE_FILE) or b"").count(b"u" * 20)
 
 
+def second_start(to: str) -> None:
+    """A whole one, of a log that has grown."""
+    from rmq_spark.jobs.rebuild_directory import begin, end
+
+    begin(to, "second", [""])
+    list(writing(to, "second", 60).end())
+    end(to, "second", [ONE_FILE])
+
+
 @pytest.mark.parametrize("scheme", ["", "memory://"])
 def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path, scheme: str) -> None:
     """The log has grown, or was written anew, and the run after the one that failed is to make the same: sizes are equal."""
@@ -270,7 +279,7 @@ def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path, scheme: st
 def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands before the file gets its name; the log grows, and a new start makes all files and ends."""
     from rmq_columns.export.sinks import LocalSink
-    from rmq_spark.jobs.rebuild_directory import begin, end
+    from rmq_spark.jobs.rebuild_directory import begin
 
     to = str(tmp_path / "to")
     begin(to, "first", [""])
@@ -278,9 +287,7 @@ def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatc
 
     def late(sink: LocalSink, base: str = "") -> None:
         monkeypatch.setattr(LocalSink, "appear", appear)
-        begin(to, "second", [""])
-        list(writing(to, "second", 60).end())
-        end(to, "second", [ONE_FILE])
+        second_start(to)
         appear(sink, base)
 
     monkeypatch.setattr(LocalSink, "appear", late)
@@ -302,9 +309,7 @@ def test_a_start_that_stalls_ends_nothing_of_another(tmp_path: Path, monkeypatch
 
     def stalled(there: LocalDestination, below: str = "") -> Any:
         monkeypatch.setattr(LocalDestination, "walk", walk)
-        begin(to, "second", [""])
-        list(writing(to, "second", 60).end())
-        end(to, "second", [ONE_FILE])
+        second_start(to)
         return walk(there, below)
 
     monkeypatch.setattr(LocalDestination, "walk", stalled)
