@@ -26,6 +26,7 @@ from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Command, encode_request
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.pull import PullMessage
+from tests.support.requests import WALL_MS, pull
 
 PEERS = 16
 QUEUES = 8
@@ -33,22 +34,6 @@ MESSAGES = 40_000
 ROUNDS = 15
 TURNS = 100
 TOPIC = "BenchTopic"
-
-
-def question(queue_id: int, offset: int, opaque: int) -> PullMessage:
-    return PullMessage(
-        consumer_group="bench_consumer",
-        topic=TOPIC,
-        queue_id=queue_id,
-        queue_offset=offset,
-        max_msg_nums=32,
-        sys_flag=4,
-        commit_offset=0,
-        suspend_timeout_millis=15_000,
-        subscription="*",
-        sub_version=1_700_000_000_000,
-        expression_type="TAG",
-    )
 
 
 def node(root: Path) -> BrokerNode:
@@ -63,9 +48,9 @@ def node(root: Path) -> BrokerNode:
     made.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))
     for at in range(0, MESSAGES, 64):
         for draft in drafts(at, at + 64):
-            made.store.stage(draft, 1_700_000_000_000 + at)
+            made.store.stage(draft, WALL_MS + at)
         made.store.commit()
-        made.store.dispatch(1_700_000_000_000 + at)
+        made.store.dispatch(WALL_MS + at)
     return made
 
 
@@ -89,7 +74,7 @@ def main() -> None:
         def batch(turn: int) -> list[tuple[Any, bytes]]:
             arrived = []
             for n, peer in enumerate(peers):
-                asked = question(n % QUEUES, (turn * 32) % (per_queue - 32), turn)
+                asked = pull(TOPIC, n % QUEUES, (turn * 32) % (per_queue - 32), sub_version=WALL_MS)
                 arrived.append((peer, encode_request(asked.code, asked, opaque=turn)))
             return arrived
 

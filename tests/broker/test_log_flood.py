@@ -20,6 +20,7 @@ from tests.support.engine import Harness
 from tests.support.engine_session import EngineSession
 from tests.support.exchange import framed
 from tests.support.loops import each
+from tests.support.requests import pull
 
 TIMES = 2 * LINES_MAX
 Sent = Iterable[tuple[int, dict[str, Any], str]]
@@ -29,12 +30,6 @@ Sent = Iterable[tuple[int, dict[str, Any], str]]
 def lock(client: str) -> str:
     queue = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
     return json.dumps({"consumerGroup": "G", "clientId": client, "mqSet": [queue]})
-
-
-def pull(name: str, **fields: Any) -> dict[str, Any]:
-    """Header of 11."""
-    asked = {"topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 4, "commitOffset": 0, "subVersion": 0}
-    return {"consumerGroup": name, "suspendTimeoutMillis": 0, "subscription": "*", **asked, **fields}
 
 
 def broker_addr(number: int, **fields: Any) -> dict[str, Any]:
@@ -60,8 +55,8 @@ AT_A_BROKER: dict[str, Callable[[int], Sent]] = {
     ],
     "subscriptions change": lambda n: [(Code.HEART_BEAT, {}, heartbeat("c", [consumer("G", f"T{n}")], []))],
     "group is made": lambda n: [(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group(f"N{n}"))],
-    "group is made by a pull": lambda n: [(Code.PULL_MESSAGE, pull(f"X{n}"), "")],
-    "pull behind the end": lambda n: [(Code.PULL_MESSAGE, pull("G", queueOffset=100 + n), "")],
+    "group is made by a pull": lambda n: [(Code.PULL_MESSAGE, pull(consumer_group=f"X{n}").encode(), "")],
+    "pull behind the end": lambda n: [(Code.PULL_MESSAGE, pull(offset=100 + n).encode(), "")],
     "group is deleted": lambda n: [(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": f"G{n}"}, "")],
     "topic is made": lambda n: [(Code.UPDATE_AND_CREATE_TOPIC, topic(f"M{n}"), "")],
     "topic is made by a send": lambda n: [(Code.SEND_MESSAGE_V2, *send(f"S{n}", "0", "x"))],

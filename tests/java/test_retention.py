@@ -19,6 +19,7 @@ from tests.support.courses import Place, plays
 from tests.support.mqadmin import normalise
 from tests.support.process import until
 from tests.support.reference import SMALL_STORE
+from tests.support.requests import pull
 from tests.support.subject import SUBJECTS, start_broker, start_name_server
 
 LOG_BYTES = 65_536
@@ -67,20 +68,8 @@ class Side(NamedTuple):
         until(lambda: done in " ".join(self.mqadmin(line)), line)
 
     def pull(self, offset: int) -> tuple[int, dict[str, str]]:
-        ext = {
-            "consumerGroup": "G",
-            "topic": "Orders",
-            "queueId": "0",
-            "queueOffset": str(offset),
-            "maxMsgNums": "1",
-            "sysFlag": "4",
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": "*",
-            "subVersion": "0",
-            "expressionType": "TAG",
-        }
-        answer = remoting.ask(self.broker, RequestCode.PULL_MESSAGE, ext)
+        asked = pull("Orders", 0, offset, max_msg_nums=1)
+        answer = remoting.ask(self.broker, asked.code, asked.encode())
         return answer.code, {name: value for name, value in answer.ext.items() if name != "suggestWhichBrokerId"}
 
 

@@ -23,6 +23,7 @@ from tests.support.exchange import Session
 from tests.support.java import java
 from tests.support.process import NotReady, until
 from tests.support.reference import JavaBroker, JavaNameServer
+from tests.support.requests import pull
 from tests.support.subject import OurBroker, OurNameServer
 
 pytestmark = pytest.mark.java
@@ -31,18 +32,6 @@ TOPIC = "Orders"
 MESSAGES = 20
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 """Without the last, a slave refuses every pull."""
-PULL = 11
-FROM_THE_FIRST = {
-    "consumerGroup": "TOOLS_CONSUMER",
-    "topic": TOPIC,
-    "queueOffset": "0",
-    "maxMsgNums": "1",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-}
 
 
 def test_the_recorded_answers_are_those_of_the_real_one(tmp_path: Path) -> None:
@@ -135,7 +124,8 @@ def master_and_slave(place: Place) -> Both:
 
     def replicated() -> bool:
         """A slave has the messages first, and the topic up to 10 s later."""
-        pulled = (remoting.ask(slave.address, PULL, {**FROM_THE_FIRST, "queueId": queue}) for queue in "01")
+        asked = (pull(TOPIC, queue, consumer_group="TOOLS_CONSUMER") for queue in range(2))
+        pulled = (remoting.ask(slave.address, one.code, one.encode()) for one in asked)
         return [(answer.code, answer.ext.get("maxOffset")) for answer in pulled] == [(0, str(MESSAGES // 2))] * 2
 
     until(replicated, "replication")
