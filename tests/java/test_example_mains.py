@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from conformance.captures.recorder import Recorder
 from tests.java.mains import QUEUES, SECONDS, Main, create_topic
 from tests.support import remoting
 from tests.support.clients import JavaDriver
@@ -306,40 +305,9 @@ def _is_member(broker: Subject, group: str) -> bool:
     return remoting.ask(broker.address, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}).code == 0
 
 
-@contextlib.contextmanager
-def _relay_to(address: str) -> Iterator[None]:
+def _relay_to(address: str) -> Recorder:
     """Whoever connects to 127.0.0.1:9876 meanwhile, reaches this address.  Skips where somebody else listens."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(IN_THE_MAINS)
+        return Recorder(IN_THE_MAINS, remoting.split_address(address))
     except OSError:
-        listener.close()
         pytest.skip("somebody else listens at 127.0.0.1:9876, which stands in these mains")
-    listener.listen()
-    threading.Thread(target=_accept, args=(listener, address), daemon=True).start()
-    try:
-        yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-
-def _accept(listener: socket.socket, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    while True:
-        try:
-            near, _ = listener.accept()
-        except OSError:
-            return
-        far = socket.create_connection((host, int(port)))
-        for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65_536):
-            sink.sendall(data)
-    with contextlib.suppress(OSError):
-        sink.shutdown(socket.SHUT_RDWR)
