@@ -18,7 +18,6 @@ from broker_impl.dev_differences import DEV_DIFFERENCES, DEV_FREE_BYTES_MIN, mea
 from broker_impl.effective_properties import EffectiveProperties
 from broker_impl.properties import BadConfig, read_pair, read_properties
 from broker_impl.store_settings import store_settings
-from tests.support.effective_properties import source
 from tests.support.loops import each
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +74,6 @@ def test_refused_keys_start_with_their_default() -> None:
 
 
 def test_attributes_are_the_effective_keys() -> None:
-    """The class is made from the table, and current."""
-    assert (ROOT / "broker_impl/effective_properties.py").read_text() == source("broker", keys().values())
     assert set(EffectiveProperties.__annotations__) == {key.attribute for key in keys().values() if key.status == "effective"}
 
 

@@ -10,7 +10,6 @@ import pytest
 from broker_impl.namesrv.config import AT_START, NamesrvConfig, keys, shown_keys
 from broker_impl.namesrv.effective_properties import EffectiveProperties
 from broker_impl.properties import BadConfig
-from tests.support.effective_properties import source
 
 TRUTH = Path(__file__).parents[2] / "conformance" / "truth" / "5.5.0.json"
 HOME = "/home/somebody"
@@ -47,8 +46,6 @@ def test_keys_types_and_defaults_are_those_of_the_jars() -> None:
 
 
 def test_every_key_without_effect_says_why_and_every_other_is_an_attribute() -> None:
-    module = Path(__file__).parents[2] / "broker_impl" / "namesrv" / "effective_properties.py"
-    assert module.read_text() == source("name server", keys().values())
     effective = {key.attribute for key in shown_keys().values() if key.status == "effective"}
     assert effective == set(EffectiveProperties.__annotations__)
     assert all(key.why for key in keys().values() if key.status != "effective")
