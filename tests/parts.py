@@ -82,7 +82,7 @@ STOCK_CLIENTS = (
 )
 """Tests of stock clients, most of them at brokers of ours: half of the work; the others are of real brokers and their files."""
 PARTS = (
-    Part("tidy", PYTHON, ("tidy",), 15),
+    Part("tidy", PYTHON, ("tidy", "harness"), 15),
     Part("wire", PYTHON, ("wire",), 30),
     Part("store", PYTHON, ("store",), 60),
     Part("net", PYTHON, ("net",), 10),
