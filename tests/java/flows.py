@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tests.support.clients import JavaDriver, JavaError, Message
+from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
 from tests.support.subject import Subject
 
 Fresh = Callable[[str], str]
+T = TypeVar("T")
+
+
+def by_client(variants: Iterable[T], *, old: T) -> list[tuple[str, T]]:
+    """Versions of the client and variants of a test: the new one has them all, the old one that in which it differs most."""
+    return [*((REFERENCE, one) for one in variants), (OLD_CLIENT, old)]
 
 
 @contextlib.contextmanager

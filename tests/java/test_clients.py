@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.java.flows import drain, drained, producer, pull_all, push, queues_of
+from tests.java.flows import by_client, drain, drained, producer, pull_all, push, queues_of
 from tests.support.clients import CALL_S_MAX, MESSAGES_S_MAX, JavaDriver, JavaError
 from tests.support.courses import Place, plays
 from tests.support.java import OLD_CLIENT, REFERENCE
@@ -27,11 +27,12 @@ pytestmark = pytest.mark.java
 
 Fresh = Callable[[str], str]
 HOUR_MS = 3_600_000
+FORMS = ("sync", "async", "oneway", "batch", "selector", "queue")
 MOVES_MAX = 3
 """How often a queue may change hands while two consumers start."""
 
 
-@pytest.mark.parametrize("form", ["sync", "async", "oneway", "batch", "selector", "queue"])
+@pytest.mark.parametrize(("clients", "form"), by_client(FORMS, old="batch"), indirect=["clients"])
 def test_every_form_of_sending_is_read_back(subject: Subject, clients: JavaDriver, fresh: Fresh, form: str) -> None:
     topic = fresh("forms")
     with producer(clients, subject, fresh) as p:

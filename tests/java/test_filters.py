@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.java.flows import producer, push
+from tests.java.flows import by_client, producer, push
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.java import java
 from tests.support.subject import SUBJECTS, Subject, start_subject
@@ -16,6 +16,13 @@ pytestmark = pytest.mark.java
 Fresh = Callable[[str], str]
 SELECTOR = "n BETWEEN 3 AND 5 OR (kind = 'odd' AND n >= 8) OR kind IS NULL"
 SELECTED = ["m3", "m4", "m5", "m9", "plain"]
+MISTAKES = {
+    "n = = 1": "column 5",
+    "n > 'x'": "Value ''x'' cannot be compared.",
+    "n BETWEEN 3 AND 1": "left value(3) must less than or equal to right value(1)",
+    "name = 'open": "Lexical error at line 1",
+}
+"""Selector -> what the broker says of it."""
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
@@ -87,7 +94,7 @@ def test_a_subscription_changes_while_it_is_consumed(subject: Subject, clients: 
             assert {str(message["body"]) for message in clients.messages(c)} == {"m1", "m4"}
 
 
-@pytest.mark.parametrize("sql", ["n = = 1", "n > 'x'", "n BETWEEN 3 AND 1", "name = 'open"])
+@pytest.mark.parametrize(("clients", "sql"), by_client(MISTAKES, old="name = 'open"), indirect=["clients"])
 def test_a_mistake_is_refused_at_the_start(subject: Subject, clients: JavaDriver, fresh: Fresh, sql: str) -> None:
     """The consumer does not start, and says why in the broker's words."""
     topic, name = fresh("sql-bad"), fresh("push")
@@ -96,5 +103,4 @@ def test_a_mistake_is_refused_at_the_start(subject: Subject, clients: JavaDriver
         with pytest.raises(JavaError) as refused:
             clients.call("push.start", name=name, group=f"group-{name}", namesrv=subject.namesrv, topic=topic, sql=sql)
     assert refused.value.code == 23
-    words = {"n = = 1": "column 5", "n > 'x'": "Value ''x'' cannot be compared.", "name = 'open": "Lexical error at line 1"}
-    assert words.get(sql, "left value(3) must less than or equal to right value(1)") in str(refused.value)
+    assert MISTAKES[sql] in str(refused.value)

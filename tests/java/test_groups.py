@@ -11,11 +11,11 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.java.flows import producer, push, queues_of
+from tests.java.flows import by_client, producer, push, queues_of
 from tests.support import remoting
 from tests.support.clients import JavaDriver, JavaError, Message
 from tests.support.courses import Place, plays
-from tests.support.java import OLD_CLIENT, REFERENCE
+from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.subject import SUBJECTS, Subject, start_subject
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.java
 
 Fresh = Callable[[str], str]
 GROUP_CHARACTERS_MAX = 120
+PLACES = ("FIRST_OFFSET", "LAST_OFFSET", "TIMESTAMP")
 QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, UPDATE_AND_GET_GROUP_FORBIDDEN = 14, 38, 353
 SYSTEM_ERROR, QUERY_NOT_FOUND = 1, 22
 DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
@@ -93,8 +94,7 @@ def set_back_to_a_time(place: Place, version: str, by: str) -> None:
     "version",
     [
         pytest.param(version, marks=plays(set_back_to_a_time, version, by, seconds=30), id=f"{by}-{version}")
-        for by in ("the broker", "its members")
-        for version in (REFERENCE, OLD_CLIENT)
+        for version, by in by_client(("the broker", "its members"), old="its members")
     ],
 )
 def test_a_tool_sets_a_group_back_to_a_time(version: str, course: Future[None]) -> None:
@@ -122,7 +122,7 @@ def test_a_tool_sets_one_queue_to_an_offset(course: Future[None]) -> None:
     course.result()
 
 
-@pytest.mark.parametrize("place", ["FIRST_OFFSET", "LAST_OFFSET", "TIMESTAMP"])
+@pytest.mark.parametrize(("clients", "place"), by_client(PLACES, old="LAST_OFFSET"), indirect=["clients"])
 def test_a_new_group_reads_all_of_a_young_topic_wherever_it_wants_to_begin(
     subject: Subject, clients: JavaDriver, fresh: Fresh, place: str
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.java.flows import drain, producer
+from tests.java.flows import by_client, drain, producer
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.process import until
 from tests.support.subject import Subject
@@ -19,6 +19,8 @@ Fresh = Callable[[str], str]
 SECONDS = 240.0
 LONG_MS = 60_000
 NOT_SENT = r"send request message to <.*> fail|Remoting(?:Timeout|TooMuchRequest)Exception"
+UNANSWERED = {"sync": "wait reply message timeout", "async": "no reply message"}
+"""How it is asked -> what the client says when no answer comes."""
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 
 
@@ -31,7 +33,7 @@ def replier(clients: JavaDriver, subject: Subject, fresh: Fresh, topic: str, **o
     clients.call("replier.stop", replier=name)
 
 
-@pytest.mark.parametrize("form", ["sync", "async"])
+@pytest.mark.parametrize(("clients", "form"), by_client(UNANSWERED, old="async"), indirect=["clients"])
 def test_a_request_is_answered(subject: Subject, clients: JavaDriver, fresh: Fresh, form: str) -> None:
     topic = fresh("request")
     with producer(clients, subject, fresh, queues=1) as p:
@@ -61,8 +63,8 @@ def test_a_large_answer_comes_whole(subject: Subject, clients: JavaDriver, fresh
     assert reply["length"] == 100_000
 
 
-@pytest.mark.parametrize(("form", "words"), [("sync", "wait reply message timeout"), ("async", "no reply message")])
-def test_nobody_answers_in_time(subject: Subject, clients: JavaDriver, fresh: Fresh, form: str, words: str) -> None:
+@pytest.mark.parametrize(("clients", "form"), by_client(UNANSWERED, old="sync"), indirect=["clients"])
+def test_nobody_answers_in_time(subject: Subject, clients: JavaDriver, fresh: Fresh, form: str) -> None:
     """The request arrives; the requester learns after its own time that no answer came.
 
     The sending is within that time: where it took all of it the client says that it failed, and is given more.
@@ -78,7 +80,7 @@ def test_nobody_answers_in_time(subject: Subject, clients: JavaDriver, fresh: Fr
                     clients.call("request", producer=p, topic=topic, form=form, body="anybody?", wait_ms=wait_ms)
                 if not re.search(NOT_SENT, str(unanswered.value)):
                     break
-            assert re.search(f"RequestTimeoutException: CODE: 10006 .*{words}", str(unanswered.value))
+            assert re.search(f"RequestTimeoutException: CODE: 10006 .*{UNANSWERED[form]}", str(unanswered.value))
             until(lambda: 1 <= clients.call("replier.asked", replier=r) <= tries, "the request", seconds=SECONDS)
 
 

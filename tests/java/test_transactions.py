@@ -5,6 +5,7 @@ Then the same bytes from both brokers for the same sends, and half messages that
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -18,11 +19,11 @@ from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.transactions import EndTransaction
 from rmq_wire.message import StoredMessage
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from tests.java.flows import drain, producer, pull_all, push
+from tests.java.flows import by_client, drain, producer, pull_all, push
 from tests.java.left_files import LEVELS, delays_and_retries
 from tests.support.clients import JavaDriver, JavaError
 from tests.support.courses import Place, plays
-from tests.support.java import OLD_CLIENT, REFERENCE, library
+from tests.support.java import REFERENCE, library
 from tests.support.message_mix import make_topic, now_ms
 from tests.support.process import until
 from tests.support.reference import JavaBroker
@@ -270,9 +271,7 @@ def half_messages_change_hands(place: Place, version: str, first: str, kill: boo
             marks=plays(half_messages_change_hands, version, first, kill, seconds=30 if first == "java" else 14),
             id=how,
         )
-        for version in (REFERENCE, OLD_CLIENT)
-        for kill in (False, True)
-        for first in ("java", "ours")
+        for version, (kill, first) in by_client(itertools.product((False, True), ("java", "ours")), old=(True, "java"))
         for how in [f"{version}-{'killed' if kill else 'stopped'}-{first}"]
     ],
 )

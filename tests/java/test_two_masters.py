@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.java.flows import producer, push, queues_of
+from tests.java.flows import by_client, producer, push, queues_of
 from tests.support import remoting
 from tests.support.clients import JavaDriver, JavaError
-from tests.support.java import OLD_CLIENT, REFERENCE
+from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.reference import JavaBroker
 from tests.support.subject import SUBJECTS, OurBroker, Subject, start_broker, start_name_server
@@ -79,9 +79,7 @@ def brokers_in_route(namesrv: str, topic: str) -> set[str]:
     return {broker["brokerName"] for broker in found}
 
 
-@pytest.mark.parametrize(
-    ("pair", "clients"), [*((kind, REFERENCE) for kind in KINDS), (next(iter(KINDS)), OLD_CLIENT)], indirect=True
-)
+@pytest.mark.parametrize(("clients", "pair"), by_client(KINDS, old=next(iter(KINDS))), indirect=True)
 def test_one_of_two_masters_is_killed_and_returns(pair: Pair, clients: JavaDriver, fresh: Fresh) -> None:
     topic, group, flood = fresh("two"), fresh("group"), fresh("flood")
     subject = pair.subject()
