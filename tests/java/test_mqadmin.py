@@ -21,7 +21,7 @@ import pytest
 
 from broker_impl.refused import BROKER
 from conformance.subjects.jars import shared_classes
-from tests.support.clients import TOO_LATE, TRIES_MAX, JavaDriver, Printed
+from tests.support.clients import JavaDriver, Printed, in_time
 from tests.support.courses import Place, plays
 from tests.support.java import OPENED, REFERENCE, SMALL, classpath, java, rocketmq_home
 from tests.support.mqadmin import (
@@ -147,11 +147,7 @@ def test_who_pops_stands_in_the_same_file(sides: dict[str, Side]) -> None:
 
 
 def compare(sides: dict[str, Side], call: Call) -> None:
-    for _ in range(TRIES_MAX):
-        began = [sides[side].begin(call) for side in ("theirs", "ours")]
-        theirs, ours = (wait() for wait in began)
-        if not any(TOO_LATE in said.out + said.err for said in (theirs, ours)):
-            break
+    theirs, ours = in_time(lambda: [sides[side].begin(call) for side in ("theirs", "ours")])
     assert call.compare(ours.out) == call.compare(theirs.out), call.line
     assert complaints(ours.err) == complaints(theirs.err), call.line
     assert ours.status == theirs.status, call.line
@@ -184,8 +180,7 @@ def test_a_mistake_is_answered_the_same(sides: dict[str, Side], call: Call) -> N
 @pytest.mark.parametrize("unbuilt", UNBUILT, ids=lambda unbuilt: unbuilt.line)
 def test_what_is_not_built_is_refused_by_name(sides: dict[str, Side], unbuilt: Unbuilt) -> None:
     """By ours with the words that any broker has for a request that it does not know; the reference has others."""
-    began = [sides[side].begin(Call(unbuilt.line)) for side in ("theirs", "ours")]
-    theirs, ours = (wait() for wait in began)
+    theirs, ours = in_time(lambda: [sides[side].begin(Call(unbuilt.line)) for side in ("theirs", "ours")])
     refusal = re.compile(rf"CODE: 3 +DESC: +request type {unbuilt.code} not supported")
     assert refusal.search(ours.out + ours.err), ours
     assert ours.status == theirs.status

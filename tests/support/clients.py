@@ -49,6 +49,15 @@ class Printed(NamedTuple):
     milliseconds: int
 
 
+def in_time(begin: Callable[[], Sequence[Callable[[], Printed]]]) -> list[Printed]:
+    """What command lines print that are begun together; all of them again, if one was not answered in time."""
+    for _ in range(TRIES_MAX):
+        printed = [wait() for wait in begin()]
+        if not any(TOO_LATE in one.out + one.err for one in printed):
+            break
+    return printed
+
+
 class JavaDriver(ServerProcess):
     """The driver with the client jars of one version.  `form` is the header form that its clients speak: JSON or ROCKETMQ."""
 
@@ -109,10 +118,7 @@ class JavaDriver(ServerProcess):
 
     def mqadmin(self, *line: str) -> Printed:
         """Run one mqadmin command line, for example `mqadmin("topicList", "-n", address)`; again, if not answered in time."""
-        for _ in range(TRIES_MAX):
-            printed = self.begin_mqadmin(*line)()
-            if TOO_LATE not in printed.out + printed.err:
-                break
+        [printed] = in_time(lambda: [self.begin_mqadmin(*line)])
         return printed
 
     def begin_mqadmin(self, *line: str) -> Callable[[], Printed]:
