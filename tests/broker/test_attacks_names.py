@@ -54,7 +54,16 @@ BAD_NAMES = {
     "glob": "*",
     "hidden": ".git",
 }
-bad_names = pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
+LAWFUL_BEHIND_A_PREFIX = ("empty", "128")
+"""In topics of retries and dead letters, as in the reference."""
+
+
+def names_but(*left_out: str) -> pytest.MarkDecorator:
+    chosen = {label: name for label, name in BAD_NAMES.items() if label not in left_out}
+    return pytest.mark.parametrize("name", chosen.values(), ids=chosen.keys())
+
+
+bad_names = names_but()
 
 
 # 31: topics
@@ -146,13 +155,11 @@ def test_attack_32_a_group_that_is_a_path(tmp_path: Path, name: str) -> None:
             assert unknown.ask(LockBatchMq(), locks).code in (0, 1)
 
 
-@bad_names
+@names_but(*LAWFUL_BEHIND_A_PREFIX)
 def test_attack_32_a_retry_topic_that_is_a_path(tmp_path: Path, name: str) -> None:
     with two_topics(tmp_path) as broker, broker.unharmed():
         for topic in ("%RETRY%" + name, "%DLQ%" + name, "%RETRY%G+" + name):
             answer = broker.connect().ask(send(topic), b"x")
-            if not names.topic_problem(topic):
-                pytest.skip("lawful behind the prefix, as in the reference")
             assert answer.code == 29, answer.remark
 
 

@@ -161,11 +161,10 @@ def test_a_unit_that_belongs_elsewhere_ends_the_log() -> None:
     check(rig, 20)
 
 
-@pytest.mark.parametrize("gone", ["/consumequeue/", "/consumequeue/TopicA/2/", "/index/", "/checkpoint", "/index/2"])
+@pytest.mark.parametrize("gone", ["/consumequeue/", "/index/", "/checkpoint", "/index/2"])
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_what_can_be_made_from_the_log_is_made(gone: str, stop: str) -> None:
-    if gone == "/consumequeue/TopicA/2/":
-        pytest.skip("one queue's files alone: not told apart from a deleted topic, as in the reference")
+    """Not one queue's files alone: they are not told apart from a deleted topic's, as in the reference."""
     disk, rig = filled()
     if stop == "clean":
         rig.store.close(rig.wall_ms)
