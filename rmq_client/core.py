@@ -224,7 +224,7 @@ class ClientCore:
             self._heartbeats.forget()
         said = self._heartbeats.round(self.members.heartbeat())
         async with trio.open_nursery() as nursery:
-            for address in self.routes.addresses(masters_only=not self.members.consumes):
+            for address in sorted(self.routes.addresses(masters_only=not self.members.consumes)):
                 nursery.start_soon(self._beat, address, said, self.members.version)
 
     async def _beat(self, address: str, said: Round, version: int) -> None:
@@ -251,7 +251,7 @@ class ClientCore:
         goodbye = UnregisterClient(client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group)
         with trio.move_on_after(GOODBYE_MS / 1e3):
             async with trio.open_nursery() as nursery:
-                for address in set(self.connections.open_addresses) & self.routes.addresses():
+                for address in sorted(self.routes.addresses().intersection(self.connections.open_addresses)):
                     nursery.start_soon(self._take_leave, address, goodbye)
 
     async def _take_leave(self, address: str, goodbye: UnregisterClient) -> None:

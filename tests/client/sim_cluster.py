@@ -312,7 +312,7 @@ class SimCluster(FakeCluster):
 
     def _hung_up(self, broker: Broker, stream: int) -> None:
         left = broker.told_by.pop(stream, set())
-        for group, client_id in left - set().union(*broker.told_by.values()):
+        for group, client_id in sorted(left - set().union(*broker.told_by.values())):
             if client_id in broker.members.get(group, ()):
                 broker.members[group].discard(client_id)
                 self._tell(broker, group)
