@@ -96,17 +96,3 @@ def due_is_delivered_before_its_recall_enters(patch: pytest.MonkeyPatch) -> None
         self._caught_up_at = 0
 
     patch.setattr(Timer, "__init__", made)
-
-
-BUGS = (
-    check_does_not_wait_for_the_log,
-    timer_log_is_not_synced,
-    nothing_is_cut_at_the_start,
-    wheel_is_not_mended,
-    slot_read_before_it_is_over,
-    roll_without_its_mark,
-    first_of_a_chain_is_lost,
-    recall_is_lost_by_rolling,
-    slot_counts_as_read_in_the_middle,
-    due_is_delivered_before_its_recall_enters,
-)
