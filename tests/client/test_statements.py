@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections import defaultdict
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +15,7 @@ import trio.testing
 
 from rmq_client.consuming.listener import Context
 from rmq_client.errors import CallerError
+from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode, ResponseCode
 from tests.client.consumers import FIRST, Messages
 from tests.client.fake_cluster import client_of, pass_time, refusing
@@ -204,3 +208,33 @@ async def test_ordered_queues_take_turns_message_by_message(autojump_clock: Cloc
     assert turns.count(0) == turns.count(1) == 90
     both = turns[turns.index(1) : turns.index(1) + 100]
     assert all(before != after for before, after in pairwise(both))
+
+
+async def test_a_business_key_in_the_transaction_of_the_work_has_it_done_once(autojump_clock: Clock) -> None:
+    """One order was sent twice, the listener of another failed once its work was done: each comes twice, under its own key."""
+    cluster = SimCluster(1)
+    came: dict[str, list[str]] = defaultdict(list)
+    with closing(sqlite3.connect(":memory:")) as books:
+        books.executescript("CREATE TABLE done (key TEXT PRIMARY KEY); CREATE TABLE booked (amount INTEGER)")
+
+        async def book(messages: Messages, context: Context) -> None:
+            for message in messages:
+                [key] = message.keys
+                came[key].append(message.message_id)
+                with suppress(sqlite3.IntegrityError), books:
+                    books.execute("INSERT INTO done VALUES (?)", (key,))
+                    books.execute("INSERT INTO booked VALUES (?)", (int(message.body),))
+                cluster.done.add((message.queue.broker_name, message.unit.physical_offset))
+                if key == "failing" and len(came[key]) == 1:
+                    raise RuntimeError("the work is done, and nobody is told")
+
+        async with client_of(cluster) as client:
+            producer = client.producer("P")
+            for key, amount in (("doubled", 1), ("doubled", 1), ("failing", 10), ("plain", 100)):
+                await producer.send(Message("T", b"%d" % amount, keys=[key]))
+            async with client.push_consumer("G", {"T": "*"}, book, **FIRST):
+                await pass_time(60)
+        booked = books.execute("SELECT amount FROM booked ORDER BY amount").fetchall()
+    assert {key: len(ids) for key, ids in came.items()} == {"doubled": 2, "failing": 2, "plain": 1}
+    assert len(set(came["doubled"])) == 2, "by its id nobody would have known it"
+    assert booked == [(1,), (10,), (100,)]

@@ -7,15 +7,18 @@ for plug-ins: a stock broker has none, and writes no trace.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from rmq_columns.read.traces import parse_trace
 from tests.java.flows import producer, pull_all, push
 from tests.support.clients import JavaDriver
 from tests.support.java import REFERENCE, java
 from tests.support.process import until
 from tests.support.subject import SUBJECTS, Subject, start_subject
+from tests.support.talk import Talk
 
 pytestmark = pytest.mark.java
 
@@ -55,6 +58,32 @@ def test_a_client_without_trace_leaves_none(traced: Subject, clients: JavaDriver
         [sent] = clients.call("send", producer=p, topic=topic, body="m")
         clients.wait_messages(c, 1)
     assert _rows(clients.mqadmin("queryMsgTraceById", "-n", traced.namesrv, "-i", sent["msg_id"]).out) == []
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_every_way_to_delay_a_message_is_in_its_trace(traced: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """Levels, `__STARTDELIVERTIME`, and the three properties of timers."""
+    topic, soon_ms = fresh("traced"), int(time.time() * 1e3) + 1_000
+    ways: dict[str, dict[str, object]] = {
+        "plain": {},
+        "level": {"delay": 1},
+        "start": {"x.__STARTDELIVERTIME": str(soon_ms)},
+        "seconds": {"delay_sec": 1},
+        "milliseconds": {"delay_ms": 1_000},
+        "time": {"deliver_ms": soon_ms},
+    }
+    with producer(clients, traced, fresh, queues=1, trace=True) as p:
+        for way, options in ways.items():
+            clients.call("send", producer=p, topic=topic, body="m", keys=way, **options)
+
+    delayed = {way: "Delay_Msg" if options else "Normal_Msg" for way, options in ways.items()}
+    with Talk(traced.address) as talk:
+
+        def kinds() -> dict[str, str]:
+            records = (one for body in talk.read(TRACE_TOPIC) for one in parse_trace(body))
+            return {one["keys"]: one["msgType"] for one in records if one.get("topic") == topic}
+
+        until(lambda: kinds() == delayed, f"{delayed}", seconds=SECONDS)
 
 
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
