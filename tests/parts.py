@@ -2,7 +2,7 @@
 
 A part is a list of places in `tests/`; a place that another part names is that part's.  The Python lane computes, two lanes wait
 for real brokers and stock clients, those of Spark do both, so that together they fill two cores.  What a part prints comes in one
-piece, when it ends; one that runs alone prints as it goes.  Nothing is tried a second time.
+piece, when it ends; one that runs alone prints as it goes.  No test is tried a second time.
 
 With `--nightly` a part runs its long variants and the properties that take more examples then: what would come out as it did by
 day is left to the day.  `tests.night` runs all parts so.
