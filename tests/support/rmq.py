@@ -25,16 +25,16 @@ NOT_COPIED = shutil.ignore_patterns(
 )
 """Of a checkout, for a copy as a newcomer has it."""
 DEV = ("dev", "--namesrv-port", "0", "--broker-port", "0", "--json")
+NOT_HANDED_ON = {"NAMESRV_ADDR", "ROCKETMQ_HOME", "PYTHONPATH", "COLUMNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"}
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Ours without what would be a configuration, and a home of its own."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("NAMESRV_ADDR", "ROCKETMQ_HOME", "PYTHONPATH", "COLUMNS")
+    """Ours without what would be a configuration or comes of a `make` that runs the tests, and a home of its own."""
+    return {
+        **{name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON},
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT),
     }
-    return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT)}
 
 
 def command(*arguments: str) -> list[str]:
