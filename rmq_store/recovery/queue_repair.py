@@ -253,15 +253,14 @@ def cut_to(queue: ConsumeQueue, place: int) -> None:
     if segments.starts and position < segments.end:
         start = segments.starts[-1]
         zero_from(segments.file(start), position - start)
-        if _only_blanks(queue, start, position):
+        if _only_blanks(queue, place):
             segments.remove(start)
     _set_end(queue, place, offset)
 
 
-def _only_blanks(queue: ConsumeQueue, start: int, position: int) -> bool:
-    if queue.is_batch or len(queue.segments.starts) > 1 or position - start < queue.unit_bytes:
-        return position == start
-    return bool(unit_at(queue, position // queue.unit_bytes - 1)[1] == BLANK_SIZE)
+def _only_blanks(queue: ConsumeQueue, place: int) -> bool:
+    """A queue's only file, which has a unit before this place: messages never come before blanks there."""
+    return not queue.is_batch and len(queue.segments.starts) == 1 and _unit_in(queue, place - 1)[1] == BLANK_SIZE
 
 
 def zero_from(file: File, within: int) -> int:
