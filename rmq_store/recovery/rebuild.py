@@ -71,7 +71,7 @@ def rebuild(
         {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in there if not queue.is_batch},
         {(queue.topic, queue.queue_id): queue.end_place for queue in there if isinstance(queue, BatchConsumeQueue)},
         len(index.files),
-        sum(max(file.count - 1, 0) for file in index.files),
+        sum(file.count - 1 for file in index.files),
     )
     files.clear()
     return made

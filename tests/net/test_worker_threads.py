@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -63,8 +64,21 @@ def test_who_ends_after_the_stop_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -
     workers.start(Job("sync", lambda: (ran.set(), gate.wait(PATIENCE_S)), lambda result, error: None))
     assert ran.wait(PATIENCE_S)
     [stuck] = workers._threads
+    assert stuck.daemon, "or the process would not end"
     workers.stop()
     gate.set()
     stuck.join(PATIENCE_S)
     assert not stuck.is_alive()
     assert woken == []
+
+
+def test_a_stop_leaves_nothing_of_the_threads_that_ended() -> None:
+    """What is started afterwards has a thread again, and a second stop ends that one only."""
+    workers = WorkerThreads(lambda: None)
+    results: list[object] = []
+    for number in range(2):
+        workers.start(Job("sync", partial(int, number), lambda result, error: results.append(result)))
+        assert len(workers._threads) == 1
+        workers.stop()
+        workers.finish()
+        assert results == [*range(number + 1)]
