@@ -245,10 +245,10 @@ def test_batches_are_in_the_order_of_the_log(position: int) -> None:
 
 def test_fillers_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_repair, "SCAN_UNITS", 4)
-    queue = queue_of([FILLER] * 10, 10)
+    queue = queue_of([FILLER] * 10, 10, first=30)
     queue_repair.scan_end(queue)
-    assert found(queue) == (10, NOTHING)
-    assert queue.segments.starts == [0], "nothing of it was cut"
+    assert found(queue) == (310, NOTHING)
+    assert queue.segments.starts == [6_000], "nothing of it was cut"
 
 
 @KINDS
@@ -456,7 +456,7 @@ def test_zeros_are_put_where_anything_else_is(monkeypatch: pytest.MonkeyPatch, p
 def test_all_that_a_file_shows_is_written_again(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     monkeypatch.setattr(queue_repair, "ZEROS_BYTES", piece)
     disk = MemoryDisk()
-    data = b"ab" * 2_100 + bytes(8_000) + b"c"
+    data = bytes(8_192) + b"ab" * 2_100 + bytes(12_000) + b"c"
     file = disk.create("/file", len(data))
     file.write_at(0, data)
     disk.log.clear()
