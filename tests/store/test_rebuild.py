@@ -77,3 +77,16 @@ def test_what_was_made_is_taken_as_it_is_by_the_next_start() -> None:
     assert [*rig.numbers(queue_id=0), *rig.numbers(queue_id=1)] == [*range(0, 31, 2), *range(1, 31, 2)]
     after = disk.contents()
     assert {path: after[path] for path in before} == before
+
+
+def test_what_lies_behind_a_message_that_is_none_goes() -> None:
+    """As after a kill, whatever whole files follow: nobody has promised anything of them."""
+    rig = Rig()
+    placed = [rig.put(draft(number))[0] for number in range(400)]
+    disk = log_of(rig)
+    bad = placed[20].physical_offset
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(bad, bytes(4))
+    made = made_of(rig, disk)
+    assert made.report.end == bad
+    assert made.bounds == {("TopicA", 0): (0, 20)}
+    assert len(made.report.removed_files) >= 2
