@@ -37,12 +37,15 @@ def filled(count: int) -> Rig:
 
 def test_it_says_what_was_made() -> None:
     rig = filled(31)
-    made = made_of(rig, log_of(rig))
+    disk = log_of(rig)
+    made = made_of(rig, disk)
     assert made.bounds == {("TopicA", 0): (0, 16), ("TopicA", 1): (0, 15)}
     assert made.batch_entries == {}
     assert made.report.end == rig.store.written_offset
     files = rig.store._index.files if rig.store._index else []
     assert len(files) > 1
+    names = [path for path in disk.contents() if "/index/" in path]
+    assert names == [f"{ROOT}/index/20231114221320310", f"{ROOT}/index/20231114221320311"], "made when it is made, in UTC"
     assert (made.index_files, made.index_entries) == (len(files), sum(file.count - 1 for file in files))
 
 

@@ -130,7 +130,7 @@ def test_a_log_that_is_gone_takes_queues_and_index_with_it_when_nothing_was_prom
         if "/commitlog/" in path:
             disk.unlink(path)
     killed(rig, disk)
-    assert rig.store.written_offset == 0
+    assert rig.store.written_offset == rig.store.dispatched_offset == 0
     assert rig.store.queue_bounds("TopicA", 0) == (0, 0)
     assert [path for path in contents(rig) if "/consumequeue/" in path or "/index/" in path] == []
     assert rig.store.query("TopicA", "key1", 32, 0, 1 << 60).units == []
@@ -169,6 +169,18 @@ def test_the_checkpoint_names_the_newest_message_that_was_walked_over() -> None:
     assert empty.store._checkpoint.confirm_physical_offset == 0
 
 
+def test_the_checkpoint_names_the_first_message_when_it_is_the_only_one_left() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    last = [rig.put(draft(number))[0] for number in range(2)][-1]
+    killed(rig, disk)
+    assert isinstance(rig.disk, MemoryDisk)
+    rig.disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(last.physical_offset, bytes(8))
+    killed(rig, rig.disk)
+    assert rig.store.written_offset == last.physical_offset
+    assert rig.store._checkpoint.confirm_physical_offset == 0
+
+
 def test_a_log_whose_only_message_is_torn_names_none() -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
@@ -197,17 +209,16 @@ def test_a_topic_that_cannot_be_a_directory_keeps_no_other_message_from_its_queu
     assert rig.numbers() == [0, 1, 2, 3, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("far", [True, False])
-def test_a_gap_is_measured_from_the_queue_s_end(monkeypatch: pytest.MonkeyPatch, far: bool) -> None:
-    """Wherever in its queue it is."""
+@pytest.mark.parametrize(("first", "far"), [(15, True), (19, True), (20, False), (45, False)])
+def test_a_gap_is_measured_from_the_queue_s_end(monkeypatch: pytest.MonkeyPatch, first: int, far: bool) -> None:
+    """Wherever in its queue it is; one of just so many is none too many."""
     monkeypatch.setattr(recovery, "GAP_MAX", 30)
     disk = MemoryDisk()
     rig = Rig(disk)
     placed = [rig.put(draft(number))[0] for number in range(60)]
     rig.put(draft(60, topic="Other"))
     rig.store.close(rig.wall_ms)
-    lost = range(15, 50) if far else range(45, 50)
-    for number in lost:
+    for number in range(first, 50):
         at = placed[number].physical_offset
         file = disk.open(f"{ROOT}/commitlog/{at - at % FILE:020d}")
         unit = file.read_at(at % FILE, placed[number].end_offset - at)
@@ -217,7 +228,7 @@ def test_a_gap_is_measured_from_the_queue_s_end(monkeypatch: pytest.MonkeyPatch,
             disk.unlink(path)
     rig.open()
     assert rig.store.queue_bounds("TopicA", 0) == ((50, 60) if far else (0, 60))
-    assert rig.store.report.bridged == (0 if far else 5)
+    assert rig.store.report.bridged == (0 if far else 50 - first)
 
 
 def test_the_index_is_said_to_be_made_again_only_when_files_of_it_go() -> None:
@@ -232,24 +243,29 @@ def test_the_index_is_said_to_be_made_again_only_when_files_of_it_go() -> None:
         rig.put(draft(number), plain(1_000 + number))
     killed(rig, disk)
     assert rig.store.report.index_from == -1
+    assert rig.store._index
+    assert f"{ROOT}/index" in rig.store._index.unsynced_directories, "nobody knows whether the names of its files are safe"
     assert "index" not in " ".join(rig.store.report.sentences())
     for number in range(44):
         assert len(rig.store.query("TopicA", f"key{number}", 32, 0, 1 << 60).units) == 1
 
 
-def test_an_index_that_is_gone_is_there_at_once() -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_is_gone_is_there_at_once(clean: bool) -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
     for number in range(40):
         rig.put(draft(number))
-    rig.store.close(rig.wall_ms)
+    if clean:
+        rig.store.close(rig.wall_ms)
     for path in disk.contents():
         if "/index/" in path:
             disk.unlink(path)
-    rig.open()
-    assert rig.store.report.index_from == 0
-    kept = sum(1 for path, data in contents(rig).items() if "/index/" in path and any(data[40 + 97 * 4 :]))
-    assert kept >= 1, "its entries are in the files, not in memory alone"
+    killed(rig, disk)
+    assert rig.store.report.index_from == (0 if clean else -1), "a walk over all of the log makes it besides"
+    kept = [any(data[40 + 97 * 4 :]) for path, data in contents(rig).items() if "/index/" in path]
+    assert len(kept) == 3
+    assert all(kept), "its entries are in the files, not in memory alone"
 
 
 def test_queues_of_a_log_without_its_beginning_keep_their_bounds_over_a_kill() -> None:
@@ -259,6 +275,7 @@ def test_queues_of_a_log_without_its_beginning_keep_their_bounds_over_a_kill() -
     low, high = rig.store.queue_bounds("TopicA", 0)
     assert 0 < low < high
     numbers = rig.numbers()
+    rig.disk.make_directories(f"{ROOT}/consumequeue/Another/0")  # which has no files
     killed(rig, rig.disk)
     assert rig.store.queue_bounds("TopicA", 0) == (low, high)
     assert rig.numbers() == numbers
@@ -277,3 +294,19 @@ def test_names_of_queues_that_a_killed_process_had_not_synced_are_synced(tmp_pat
     rig.sync_queues()
     assert power.lost("consumequeue") == []
     assert rig.store.close(rig.wall_ms)
+
+
+def test_a_stop_that_was_clean_counts_for_nothing_when_a_queue_lacks_entries() -> None:
+    """All is looked at then as after a kill."""
+    rig = Rig(MemoryDisk())
+    for number in range(30):
+        rig.put(draft(number, queue_id=number % 2))
+    assert rig.store.close(rig.wall_ms)
+    disk = rig.disk
+    assert isinstance(disk, MemoryDisk)
+    gone = [path for path in disk.contents() if "/consumequeue/TopicA/1/" in path]
+    disk.unlink(gone[-1])
+    rig.open()
+    report = rig.store.report
+    assert (report.stopped_clean, report.clean, report.rebuilt) == (True, False, True)
+    assert rig.numbers(queue_id=1) == list(range(1, 30, 2))
