@@ -54,7 +54,7 @@ class ComposeSubject:
     def __enter__(self) -> Target:
         if not self.file.is_file():
             raise SubjectFailed(f"no compose file {self.file}")
-        self._program = _program()
+        self._program = compose_program()
         services = self._do("config", "--services").split()
         wanted = [name for name in REFERENCE_SERVICES if name in services]
         chosen = wanted if len(wanted) == len(REFERENCE_SERVICES) else services
@@ -133,8 +133,8 @@ class ComposeSubject:
         return _run(command, self._variables)
 
 
-def _program() -> list[str]:
-    """Compose v2, else v1."""
+def compose_program() -> list[str]:
+    """Compose v2 (`docker compose`), else v1.  Raises SubjectFailed."""
     if shutil.which("docker"):
         with contextlib.suppress(SubjectFailed):
             _run(["docker", "compose", "version"])

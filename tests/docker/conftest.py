@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from conformance.subjects.base import SubjectFailed
+from conformance.subjects.compose import compose_program
 from tests.support.java import missing
 
 OURS = os.environ.get("RMQ_IMAGE", "rmq-py-broker")
@@ -54,6 +56,16 @@ def ours(daemon: Any) -> str:
 @pytest.fixture(scope="session")
 def real(daemon: Any) -> str:
     return there(daemon, REAL, f"docker pull {REAL}, or name another with ROCKETMQ_IMAGE")
+
+
+@pytest.fixture(scope="session")
+def program(daemon: Any) -> list[str]:
+    """Compose."""
+    assert daemon
+    try:
+        return compose_program()
+    except SubjectFailed as why:
+        missing("docker", str(why))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from conformance.subjects.ports import reserve_port
-from tests.support.java import missing
 from tests.support.process import until
 from tests.support.reference import registered
 from tests.support.talk import Talk
@@ -45,19 +43,6 @@ class Project:
         )
         assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
         return done.stdout
-
-
-@pytest.fixture(scope="session")
-def program(daemon: Any) -> list[str]:
-    """Compose v2 (`docker compose`), else v1 (`docker-compose`)."""
-    assert daemon
-    if shutil.which("docker"):
-        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False, timeout=COMPOSE_S_MAX)
-        if asked.returncode == 0:
-            return ["docker", "compose"]
-    if not shutil.which("docker-compose"):
-        missing("docker", "neither `docker compose` nor `docker-compose` is there")
-    return ["docker-compose"]
 
 
 @pytest.fixture

@@ -92,7 +92,8 @@ def test_what_a_killed_run_left_is_removed_by_the_next(daemon: Any, real: str) -
         ours.remove(force=True)
 
 
-def test_what_a_compose_file_brings_up(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_compose_file_brings_up(program: list[str], real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert program
     monkeypatch.setenv("ROCKETMQ_IMAGE", real)
     subject = ComposeSubject(ROOT / "docker-compose.yml")
     with subject as target:
