@@ -258,6 +258,18 @@ def second_start(to: str) -> None:
     end(to, "second", [ONE_FILE])
 
 
+def second_start_before(patch: pytest.MonkeyPatch, owner: type, method: str, to: str) -> None:
+    """Whoever calls this method next goes on when the second start is through."""
+    real = getattr(owner, method)
+
+    def late(*arguments: Any) -> Any:
+        patch.setattr(owner, method, real)
+        second_start(to)
+        return real(*arguments)
+
+    patch.setattr(owner, method, late)
+
+
 @pytest.mark.parametrize("scheme", ["", "memory://"])
 def test_a_file_of_an_earlier_run_is_none_of_this_one(tmp_path: Path, scheme: str) -> None:
     """The log has grown, or was written anew, and the run after the one that failed is to make the same: sizes are equal."""
@@ -283,14 +295,7 @@ def test_a_lost_task_of_an_earlier_start_puts_no_file(tmp_path: Path, monkeypatc
 
     to = str(tmp_path / "to")
     begin(to, "first", [""])
-    appear = LocalSink.appear
-
-    def late(sink: LocalSink, base: str = "") -> None:
-        monkeypatch.setattr(LocalSink, "appear", appear)
-        second_start(to)
-        appear(sink, base)
-
-    monkeypatch.setattr(LocalSink, "appear", late)
+    second_start_before(monkeypatch, LocalSink, "appear", to)
     with pytest.raises(CannotRead, match="another start took this directory over"):
         list(writing(to, "first", 30).end())
     assert written_in(to) == 60
@@ -305,14 +310,7 @@ def test_a_start_that_stalls_ends_nothing_of_another(tmp_path: Path, monkeypatch
 
     to = str(tmp_path / "to")
     begin(to, "first", [""])
-    walk = LocalDestination.walk
-
-    def stalled(there: LocalDestination, below: str = "") -> Any:
-        monkeypatch.setattr(LocalDestination, "walk", walk)
-        second_start(to)
-        return walk(there, below)
-
-    monkeypatch.setattr(LocalDestination, "walk", stalled)
+    second_start_before(monkeypatch, LocalDestination, "walk", to)
     with pytest.raises(CannotRead, match="another start took this directory over"):
         end(to, "first", [])
     assert written_in(to) == 60
