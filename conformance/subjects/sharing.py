@@ -60,10 +60,8 @@ def _make(archive: Path, jars: Path, java: str, train: Train) -> None:
             every = Path(scratch) / "classes"
             every.write_text("\n".join(names) + "\n")
             command = [java, "-Xshare:dump", f"-XX:SharedClassListFile={every}", f"-XX:SharedArchiveFile={part}"]
-            done = subprocess.run([*command, "-cp", f"{jars}/*"], capture_output=True, check=False, cwd=scratch)
-            failed = done.returncode != 0
-        except Exception:  # whatever a server or a tool had: this is only about time
-            failed = True
-    if failed:
-        part.write_bytes(b"")
+            subprocess.run([*command, "-cp", f"{jars}/*"], capture_output=True, check=True, cwd=scratch)
+        except Exception as why:  # whatever a server or a tool had: this is only about time
+            print(f"JVMs on {jars} start without shared classes: {type(why).__name__}: {why}", file=sys.stderr)
+            part.write_bytes(b"")
     part.rename(archive)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.subjects import sharing
+from conformance.subjects import jars, sharing
 
 JAVA = """#!/bin/sh
 for word in "$@"; do
@@ -73,3 +73,12 @@ def test_servers_that_do_not_come_up_are_no_reason_to_fail(java: Path) -> None:
 def test_jars_that_nobody_may_write_to_are_used_without(java: Path) -> None:
     (java.parent / "jars" / ".classes.lock").mkdir()
     assert sharing.sharing_flags(java.parent / "jars", str(java), Trainer()) == []
+
+
+@pytest.mark.parametrize("failures", [0, 1, 9])
+def test_a_tool_that_fails_is_begun_again_a_few_times(tmp_path: Path, failures: int) -> None:
+    runs = tmp_path / "runs"
+    runs.touch()
+    script = f'echo "$HOMED" >> {runs}; test $(wc -l < {runs}) -gt {failures}'
+    jars._run_tool(["sh", "-c", script], tmp_path, {"HOMED": "here"})
+    assert runs.read_text() == "here\n" * min(failures + 1, jars.TOOL_TRIES_MAX)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance.captures.recorder import Recorder
-from tests.java.mains import QUEUES, SECONDS, Main, create_topic
+from tests.java.mains import QUEUES, SECONDS, STARTS_MAX, Main, create_topic
 from tests.support import remoting
 from tests.support.clients import JavaDriver
 from tests.support.java import REFERENCE, java
@@ -150,18 +150,33 @@ def test_simple_producers_and_every_way_to_consume(begin: Begin) -> None:
 
 
 def test_queues_that_are_assigned_with_tags(broker: Subject, begin: Begin) -> None:
-    """One queue from its tenth message on, the others from their first; all of one tag."""
-    forgotten = {"groupName": ASSIGNED, "cleanOffset": "true"}  # where another main of this group has been
-    assert remoting.ask(broker.address, DELETE_SUBSCRIPTIONGROUP, forgotten).code == 0
+    """One queue from its tenth message on, the others from their first; all of one tag.
+
+    The stock consumer may lose its own seek: when the pull that it began at the assignment asks where to begin only after the
+    seek, the seek is taken by that pull, which is called off by then, and the next one begins where the group is
+    (`DefaultLitePullConsumerImpl`, `nextPullOffset`).  Then the main is begun again.
+    """
     sent = begin("simple.Producer", "SendResult").sent(128)
     assert {one.queue for one in sent} == set(range(QUEUES))
-    assigned = begin("simple.LitePullConsumerAssignWithSubExpression", "MessageExt")
-    until(lambda: len(_queues(assigned)) == QUEUES, "four queues", seconds=SECONDS)
-    first: dict[str, int] = {}
-    for queue, offset in PLACES.findall(assigned.printed()):
-        first[queue] = min(int(offset), first.get(queue, int(offset)))
+    for _ in range(STARTS_MAX):
+        forgotten = {"groupName": ASSIGNED, "cleanOffset": "true"}  # where another main of this group has been
+        assert remoting.ask(broker.address, DELETE_SUBSCRIPTIONGROUP, forgotten).code == 0
+        printed = _what_four_queues_begin_with(begin("simple.LitePullConsumerAssignWithSubExpression", "MessageExt"))
+        first: dict[str, int] = {}
+        for queue, offset in PLACES.findall(printed):
+            first[queue] = min(int(offset), first.get(queue, int(offset)))
+        if any(first.values()):
+            break
     assert sorted(first.values()) == [0, 0, 0, 10]
-    assert set(re.findall(r"TAGS=(\w+)", assigned.printed())) == {"TagA"}
+    assert set(re.findall(r"TAGS=(\w+)", printed)) == {"TagA"}
+
+
+def _what_four_queues_begin_with(assigned: Main) -> str:
+    until(lambda: len(_queues(assigned)) == QUEUES, "four queues", seconds=SECONDS)
+    assigned.kill()
+    printed = assigned.printed()
+    assigned.log.unlink()
+    return printed
 
 
 def test_one_way_to_who_pulls_and_commits(broker: Subject, begin: Begin, tmp_path: Path) -> None:
