@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.garbage import collect_seldom
+
 pytest.register_assert_rewrite("tests.support.client_behaviours")  # its statements are tests: they say what was found
 pytest_plugins = ("tests.support.courses", "tests.support.cpu_seconds")
 ROOT = Path(__file__).parents[1]
@@ -29,6 +31,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect(config, items, lambda item: bool(item.get_closest_marker("nightly")) or tries_more(item))
     elif not config.getoption("--nightly"):
         _deselect(config, items, lambda item: not item.get_closest_marker("nightly"))
+
+
+def pytest_collection_finish() -> None:
+    collect_seldom()
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[pytest.Item], bool]) -> None:

@@ -5,6 +5,7 @@ Nothing of the checkout is in their environment: what executors import is what t
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,26 +18,43 @@ from typing import Any, Final
 
 import pytest
 
+from conformance.subjects.java import java_command
+from conformance.subjects.sharing import archive_flags
 from rmq_columns import read_store
 from tests.support.process import ServerProcess
+from tests.support.stores import golden_of
 
 ROOT: Final = Path(__file__).parents[2]
-BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK: Final = "-XX:TieredStopAtLevel=1"
+BRIEF: Final = f"{QUICK} -XX:+UseSerialGC"
 """For a JVM that lives some seconds."""
-BRIEFLY: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "SPARK_LAUNCHER_OPTS": BRIEF}
-"""In the environment of what starts a driver: for its JVM, whose collector `rmq spark` chooses, and the launcher."""
 BY_DAY: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
 }
-"""Spark writes Java for each part of each plan and compiles it, and plans each query anew behind each of its stages.  Over a few
-thousand rows that costs more than it saves: half of a run's CPU.  So most tests go without both by day; by night, and with
-RMQ_AS_USERS, they have Spark's defaults, all but those whose executors die.  What starts a command or says what jobs move has
-them always: each job is there.
+"""Spark writes Java for each part of each plan and compiles it, plans each query anew behind each of its stages, follows through
+a plan what holds of each column, and writes plans down for its pages.  Over a few thousand rows that costs more than it saves:
+more than half of a run's CPU.  So most tests go without by day; by night, and with RMQ_AS_USERS, they have Spark's defaults, all
+but those whose executors die.  What starts a command or says what jobs move has them always: each job is there.
 """
 DRIVER_S_MAX: Final = 900
 """Of one driver with all its jobs: half a minute on an idle machine.  Only a hang takes as long."""
+STOP_SECONDS_MAX: Final = 60
+LOADS: Final = """
+import sys
+from rmq_spark.jobs.audit import audit
+from rmq_spark.jobs.duplicates import duplicates
+from rmq_spark.session import make_session
+from tests.spark.cluster import end_session
+spark = make_session("local[2]", {})
+for job in (audit, duplicates):
+    job(spark, sys.argv[1]).collect()
+end_session(spark)
+"""
+"""A driver with jobs of two kinds."""
 
 
 def needs_spark() -> Path:
@@ -47,16 +65,46 @@ def needs_spark() -> Path:
     return Path(pyspark.__file__).parent
 
 
+@functools.cache
+def shared_classes() -> str:
+    """Flags of a JVM of PySpark: its classes are read and verified once, not at each start, of which that is half the CPU."""
+    return " ".join(archive_flags(needs_spark() / "jars", java_command(), _make_archive))
+
+
+def _make_archive(archive: Path, scratch: Path) -> None:
+    """Of what a driver loads, which is also most of what an executor does."""
+    command = [sys.executable, "-c", LOADS, str(golden_of("mix", scratch / "broker"))]
+    environment = {**_own_environment(), "SPARK_SUBMIT_OPTS": f"{QUICK} -XX:ArchiveClassesAtExit={archive}"}
+    subprocess.run(command, env=environment, timeout=DRIVER_S_MAX, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def end_session(session: Any) -> None:
+    """And its JVM, for which it waits."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(STOP_SECONDS_MAX)
+
+
+def briefly() -> dict[str, str]:
+    """In the environment of what starts a driver: for its JVM, whose collector `rmq spark` chooses, and the launcher."""
+    return {"SPARK_SUBMIT_OPTS": f"{QUICK} {shared_classes()}", "SPARK_LAUNCHER_OPTS": BRIEF}
+
+
 def clean_environment(**more: str) -> dict[str, str]:
     """Only what a shell has after login: no PYTHONPATH, nothing of Spark's."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **BRIEFLY, **more}
+    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **briefly(), **more}
 
 
 def own_environment() -> dict[str, str]:
     """This process's, with the checkout to import from."""
-    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    return {**os.environ, **own, **BRIEFLY}
+    return {**_own_environment(), **briefly()}
+
+
+def _own_environment() -> dict[str, str]:
+    return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
 
 
 class SparkServer(ServerProcess):
@@ -68,7 +116,7 @@ class SparkServer(ServerProcess):
 
     def command(self) -> Sequence[str]:
         """Spark's own script, which becomes the JVM: the pid stays.  Its settings are those of a machine that has none."""
-        options = f"{BRIEF} -Dspark.master.rest.enabled=false"
+        options = f"{BRIEF} {shared_classes()} -Dspark.master.rest.enabled=false"
         own = clean_environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=options)
         variables = [f"{name}={value}" for name, value in own.items()]
         ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.spark.cluster import BY_DAY
+from tests.spark.cluster import BRIEF, BY_DAY, end_session, shared_classes
 
 ROOT = Path(__file__).parents[2]
-STOP_SECONDS_MAX = 60
 CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.buffer.pageSize": "1m",
@@ -26,8 +25,8 @@ CONFIGURATION = {
     "spark.sql.ui.retainedExecutions": "2",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }
+JVM = f"{BRIEF} -XX:ReservedCodeCacheSize=256m -Xmn512m"
 """The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what
 it keeps of each must not fill it, nor the pages of 32 MB that each of them would ask for.  Nor may their code: the 48 MB that a
 JVM has with its first compiler alone are full after a hundred tests, and from then on code is thrown away and compiled again."""
@@ -57,15 +56,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         by_night = request.config.getoption("--nightly") or request.config.getoption("--only-nightly")
         as_users = by_night or "RMQ_AS_USERS" in os.environ
-        for name, value in {**CONFIGURATION, **({} if as_users else BY_DAY)}.items():
+        jvm = {"spark.driver.extraJavaOptions": f"{JVM} {shared_classes()}"}
+        for name, value in {**CONFIGURATION, **jvm, **({} if as_users else BY_DAY)}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        gateway = session.sparkContext._gateway
         yield session
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(STOP_SECONDS_MAX)
+        end_session(session)
 
 
 @pytest.fixture

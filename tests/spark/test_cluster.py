@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from rmq_spark import pack
-from tests.spark.cluster import BRIEF, clean_environment, needs_spark, run_driver, start_master, wanted_rows, worker_of
+from tests.spark.cluster import (
+    BRIEF,
+    clean_environment,
+    needs_spark,
+    run_driver,
+    shared_classes,
+    start_master,
+    wanted_rows,
+    worker_of,
+)
 from tests.support.stores import golden_of
 
 HERE = Path(__file__).parent
@@ -39,7 +48,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
             worker.wait_ready()
         settings = {
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": BRIEF,
+            "spark.executor.extraJavaOptions": f"{BRIEF} {shared_classes()}",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",

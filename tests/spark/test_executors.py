@@ -19,7 +19,17 @@ import pytest
 
 from rmq_columns import parse_options
 from rmq_columns.rebuild.work import rebuild
-from tests.spark.cluster import BRIEF, BY_DAY, DRIVER_S_MAX, ROOT, clean_environment, needs_spark, run_driver, wanted_rows
+from tests.spark.cluster import (
+    BRIEF,
+    BY_DAY,
+    DRIVER_S_MAX,
+    ROOT,
+    clean_environment,
+    needs_spark,
+    run_driver,
+    shared_classes,
+    wanted_rows,
+)
 from tests.spark.mortal import END, KILLED
 from tests.support.exports import exported, stored
 from tests.support.generated import make
@@ -91,7 +101,7 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
         "spark.ui.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(root),
-        "spark.executor.extraJavaOptions": BRIEF,
+        "spark.executor.extraJavaOptions": f"{BRIEF} {shared_classes()}",
         "spark.sql.shuffle.partitions": "2",
         "spark.executor.heartbeatInterval": "2s",
         "spark.network.timeout": f"{LOST_S}s",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.spark.cluster import DRIVER_S_MAX, own_environment, run_driver
+from tests.spark.cluster import DRIVER_S_MAX, QUICK, own_environment, run_driver
 
 Call = tuple[str, Sequence[str], Mapping[str, Any]]
 """job, paths, what it is given"""
@@ -34,7 +34,7 @@ appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{UNIX_MILLIS}} %m{{nolookups}}%n
 """
 """Log4j's settings: all that Spark says, `TaskSetManager` and `MemoryStore` sizes among it."""
-JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+JVM: Final = f"{QUICK} -XX:ReservedCodeCacheSize=256m"
 """With its first compiler alone it has 48 MB for code, which all jobs together fill."""
 TASK: Final = re.compile(r"(\d+) Starting task .* (\d+) bytes\)")
 BROADCAST: Final = re.compile(

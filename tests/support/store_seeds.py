@@ -6,13 +6,13 @@ python -m tests.support.store_seeds 1000-2000        many: the seeds that fail, 
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.support.garbage import collect_seldom
 from tests.support.store_sim import Sim
 
 PORTION = 250
@@ -85,7 +85,7 @@ def live_all(first: int, count: int) -> tuple[Counter[str], list[str]]:
     rare: Counter[str] = Counter()
     failed: list[str] = []
     portions = [range(at, min(at + PORTION, first + count)) for at in range(first, first + count, PORTION)]
-    with ProcessPoolExecutor(os.cpu_count(), initializer=gc.freeze) as pool:  # what is there already is not looked at again
+    with ProcessPoolExecutor(os.cpu_count(), initializer=collect_seldom) as pool:
         for counted, lines in pool.map(_portion, portions):
             rare += counted
             failed += lines
