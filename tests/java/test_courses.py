@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.courses import AT_ONCE, Courses, Place, key_of, plays
+from tests.support.courses import AT_ONCE, Courses, Place, plays
 
 LIMIT_S = 60
 
@@ -45,7 +45,8 @@ def courses(tmp_path: Path) -> Courses:
 
 def started(courses: Courses, play: Callable[..., Any], *args: Any, tests: int = 1) -> tuple[Future[Any], pytest.Mark]:
     mark = plays(play, *args, seconds=1).mark
-    courses.tests_left[key_of(mark)] = tests
+    for _ in range(tests):
+        courses.plan(mark)
     return courses.start(mark), mark
 
 
@@ -88,3 +89,13 @@ def test_what_has_not_begun_when_the_run_ends_does_not_begin(courses: Courses) -
     courses.end()
     log.may_end.set()
     assert [future.cancelled() for future in futures] == [*[False] * AT_ONCE, True]
+
+
+def test_what_leaves_servers_starts_when_only_tests_of_courses_are_left(courses: Courses) -> None:
+    log = Log()
+    log.may_end.set()
+    for stays in (True, False):
+        courses.plan(plays(held, log, f"stays: {stays}", seconds=1, stays=stays).mark)
+    assert len(courses._running) == 1
+    courses.start_what_stays()
+    assert len(courses._running) == 2

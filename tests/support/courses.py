@@ -6,7 +6,8 @@ A course is a function of a `Place`; it checks what it can on its way and return
     def test_a_stop_keeps_everything(course: Future[Seen]) -> None:
         assert course.result() ...
 
-The courses of all collected tests start when the run does, the longest first, `AT_ONCE` at a time.  Their tests come last.
+The courses of all collected tests start when the run does, the longest first, `AT_ONCE` at a time.  Their tests come last.  What
+leaves servers to its tests starts when only tests of courses are left.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ Play = Callable[..., T]
 def plays(play: Play[T], *args: Hashable, seconds: int, stays: bool = False) -> pytest.MarkDecorator:
     """Marks a test, or all of a module: it judges `play(place, *args)`, which takes so long when it is alone.
 
-    What `stays` leaves servers to its tests: it is played after the others, since a Java broker that waits to be asked takes a
-    sixth of a core.
+    What `stays` leaves servers to its tests: it is played after the others, when only tests of courses are left, since a Java
+    broker that waits to be asked takes a sixteenth of a core.
     """
     return pytest.mark.course.with_args(play, *args, seconds=seconds, stays=stays)
 
@@ -67,11 +68,20 @@ class Courses:
 
     def __init__(self, make_directory: Callable[[str], Path]) -> None:
         self.tests_left: Counter[Hashable] = Counter()
+        self._staying: list[pytest.Mark] = []
         self._make_directory = make_directory
         self._running: dict[Hashable, Running] = {}
         self._waiting: queue.SimpleQueue[tuple[Running, Callable[[], Any]]] = queue.SimpleQueue()
         self._shared: dict[Shared, JavaNameServer | JavaDriver] = {}
         self._sharing = threading.Lock()
+
+    def plan(self, mark: pytest.Mark) -> None:
+        """A test of this course will come."""
+        self.tests_left[key_of(mark)] += 1
+        if mark.kwargs["stays"]:
+            self._staying.append(mark)
+        else:
+            self.start(mark)
 
     def start(self, mark: pytest.Mark) -> Future[Any]:
         """The course of this mark, started if it is not yet."""
@@ -85,6 +95,11 @@ class Courses:
             self._running[key] = Running(place, Future())
             self._waiting.put((self._running[key], lambda: play(place, *args)))
         return self._running[key].future
+
+    def start_what_stays(self) -> None:
+        """Only tests of courses are left."""
+        while self._staying:
+            self.start(self._staying.pop(0))
 
     def name_server(self) -> str:
         """Started by the first that asks."""
@@ -155,20 +170,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Start them; None: pytest goes on with its own loop."""
+    """Start those that leave no servers; None: pytest goes on with its own loop."""
     if session.testsfailed or session.config.option.collectonly:
         return
     courses = session.config.stash[COURSES]
     for item in session.items:
         if mark := item.get_closest_marker("course"):
-            courses.tests_left[key_of(mark)] += 1
-            courses.start(mark)
+            courses.plan(mark)
 
 
 @pytest.fixture
 def course(request: pytest.FixtureRequest) -> Iterator[Future[Any]]:
     """What the course of this test returns, or why it failed."""
     courses, mark = request.config.stash[COURSES], request.node.get_closest_marker("course")
+    courses.start_what_stays()
     yield courses.start(mark)
     courses.judged(mark)
 
