@@ -41,6 +41,7 @@ $(WHEELS)/.spark-$(PYSPARK): | $(BIN)/python
 $(SPARK)-$(PYSPARK): $(TOOLS) | $(WHEELS)/.spark-$(PYSPARK)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -f $(WHEELS) -e '.[spark,s3]' 'pyspark==$(PYSPARK).*'
 	@rm -f $(SPARK)-*
+	@$(BIN)/python -m tests.spark.cluster
 	@touch $@
 
 setup: $(TOOLS)  ## make .venv with everything that tests and checks need

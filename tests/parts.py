@@ -57,8 +57,8 @@ class Part(NamedTuple):
         return self.name in names or (self.group != "" and self.group in names)
 
 
-JUDGING = ("diff", "loss", "loss_unknown", "pending", "planted", "retries")
-"""Tests of jobs on Spark that judge what became of messages: half of the work; the others are of what they stand on."""
+JUDGING = ("diff", "executors", "loss", "loss_unknown", "pending", "planted", "retries")
+"""Tests of jobs on Spark that judge what became of messages, and those of executors that die: half of the work."""
 STOCK_CLIENTS = (
     "answers",
     "clients",

@@ -47,13 +47,18 @@ def archive_flags(jars: Path, java: str, make: Make) -> Sequence[str]:
             try:
                 with (jars / ".classes.lock").open("w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    if not archive.exists():
+                    if not archive.exists() or _is_old(archive):
                         _make(archive, make)
                 made = archive.stat().st_size > 0
             except OSError:  # a directory that nobody may write to
                 made = False
             _MADE[archive] = [f"-XX:SharedArchiveFile={archive}", QUIET] if made else []
         return _MADE[archive]
+
+
+def _is_old(archive: Path) -> bool:
+    """Jars came later: no JVM takes it any more."""
+    return any(jar.stat().st_mtime > archive.stat().st_mtime for jar in archive.parent.glob("*.jar"))
 
 
 def _make(archive: Path, make: Make) -> None:

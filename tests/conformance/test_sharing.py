@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,18 @@ def test_the_first_makes_an_archive_of_what_was_loaded(java: Path, monkeypatch: 
     monkeypatch.setattr(sharing, "_MADE", {})  # another process
     assert sharing.sharing_flags(java.parent / "jars", str(java), trainer) == flags
     assert trainer.times == 1
+
+
+def test_jars_that_came_later_want_an_archive_of_their_own(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, jar = Trainer(), java.parent / "jars" / "some.jar"
+    for since_ms, times in ((-1_000, 1), (-1_000, 1), (1_000, 2)):
+        jar.touch()
+        made = java.parent / "jars" / "classes-17.0.1.jsa"
+        at = (made.stat().st_mtime if made.exists() else jar.stat().st_mtime) + since_ms / 1_000
+        os.utime(jar, (at, at))
+        monkeypatch.setattr(sharing, "_MADE", {})  # another process
+        assert sharing.sharing_flags(java.parent / "jars", str(java), trainer)
+        assert trainer.times == times
 
 
 def test_what_cannot_be_made_is_not_tried_again(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Nothing of the checkout is in their environment: what executors import is what t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import pytest
 
+from conformance.subjects.base import SubjectFailed
 from conformance.subjects.java import java_command
 from conformance.subjects.sharing import archive_flags
 from rmq_columns import read_store
@@ -176,3 +178,8 @@ def wanted_rows(store: Path) -> list[list[Any]]:
     """What reading without Spark gives."""
     rows = read_store(store, columns=COLUMNS, includeSystemTopics=True).read_all().to_pylist()
     return sorted([list(row.values()) for row in rows], key=repr)
+
+
+if __name__ == "__main__":  # `make setup-spark`: so that no test has to wait for it
+    with contextlib.suppress(pytest.skip.Exception, SubjectFailed):
+        shared_classes()
