@@ -34,7 +34,7 @@ MEMORY = Path("/dev/shm")
 PYTHON, JAVA, CLIENTS, SPARK, JOBS = "python", "java", "clients", "spark", "jobs"
 LANES = {PYTHON: "12000-18000", JAVA: "18000-22000", CLIENTS: "22000-25000", SPARK: "25000-29000", JOBS: "29000-32000"}
 """Lane -> the ports that its servers may take."""
-NICE = {PYTHON: 5, SPARK: 3, JOBS: 4}
+NICE = {PYTHON: 3, SPARK: 3, JOBS: 4}
 """Lane -> by how much its processes give way to others.  Stock clients give up after 3 s, real brokers turn away what has waited
 for 10 s: their lanes come first, those that compute take what is left, and all of it once the others have ended.  Of these come
 first those that would end last: behind the others one lane alone cannot use both cores."""
