@@ -44,7 +44,8 @@ but those whose executors die.  What starts a command or says what jobs move has
 """
 DRIVER_S_MAX: Final = 900
 """Of one driver with all its jobs: half a minute on an idle machine.  Only a hang takes as long."""
-STOP_SECONDS_MAX: Final = 60
+STOP_SECONDS_MAX: Final = 300
+"""Of a JVM that has been told to end; one that writes down its classes takes ten seconds on an idle machine."""
 LOADS: Final = """
 import sys
 from rmq_spark.jobs.audit import audit
