@@ -28,8 +28,7 @@ from tests.support.stores import golden_of
 
 ROOT: Final = Path(__file__).parents[2]
 QUICK: Final = "-XX:TieredStopAtLevel=1"
-BRIEF: Final = f"{QUICK} -XX:+UseSerialGC"
-"""For a JVM that lives some seconds."""
+"""The first compiler alone, for a JVM that runs nothing often."""
 BY_DAY: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -90,9 +89,14 @@ def end_session(session: Any) -> None:
     gateway.proc.wait(STOP_SECONDS_MAX)
 
 
+def brief() -> str:
+    """Flags of a JVM that lives some seconds."""
+    return f"{QUICK} -XX:+UseSerialGC {shared_classes()}"
+
+
 def briefly() -> dict[str, str]:
     """In the environment of what starts a driver: for its JVM, whose collector `rmq spark` chooses, and the launcher."""
-    return {"SPARK_SUBMIT_OPTS": f"{QUICK} {shared_classes()}", "SPARK_LAUNCHER_OPTS": BRIEF}
+    return {"SPARK_SUBMIT_OPTS": f"{QUICK} {shared_classes()}", "SPARK_LAUNCHER_OPTS": f"{QUICK} -XX:+UseSerialGC"}
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -119,7 +123,7 @@ class SparkServer(ServerProcess):
 
     def command(self) -> Sequence[str]:
         """Spark's own script, which becomes the JVM: the pid stays.  Its settings are those of a machine that has none."""
-        options = f"{BRIEF} {shared_classes()} -Dspark.master.rest.enabled=false"
+        options = f"{brief()} -Dspark.master.rest.enabled=false"
         own = clean_environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=options)
         variables = [f"{name}={value}" for name, value in own.items()]
         ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.cluster import BRIEF, BY_DAY, end_session, shared_classes
+from tests.spark.cluster import BY_DAY, brief, end_session
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = {
@@ -26,10 +26,11 @@ CONFIGURATION = {
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
 }
-JVM = f"{BRIEF} -XX:ReservedCodeCacheSize=256m -Xmn512m"
 """The zone is another than UTC: a time that lost its zone would be hours off.  One JVM goes through some thousand queries: what
-it keeps of each must not fill it, nor the pages of 32 MB that each of them would ask for.  Nor may their code: the 48 MB that a
-JVM has with its first compiler alone are full after a hundred tests, and from then on code is thrown away and compiled again."""
+it keeps of each must not fill it, nor the pages of 32 MB that each of them would ask for."""
+ROOM = "-XX:ReservedCodeCacheSize=256m -Xmn512m"
+"""For its code: the 48 MB that a JVM has with its first compiler alone are full after a hundred tests, and from then on code is
+thrown away and compiled again.  And for what each query leaves behind."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         by_night = request.config.getoption("--nightly") or request.config.getoption("--only-nightly")
         as_users = by_night or "RMQ_AS_USERS" in os.environ
-        jvm = {"spark.driver.extraJavaOptions": f"{JVM} {shared_classes()}"}
+        jvm = {"spark.driver.extraJavaOptions": f"{brief()} {ROOM}"}
         for name, value in {**CONFIGURATION, **jvm, **({} if as_users else BY_DAY)}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()

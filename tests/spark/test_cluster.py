@@ -15,11 +15,10 @@ import pytest
 
 from rmq_spark import pack
 from tests.spark.cluster import (
-    BRIEF,
+    brief,
     clean_environment,
     needs_spark,
     run_driver,
-    shared_classes,
     start_master,
     wanted_rows,
     worker_of,
@@ -48,7 +47,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
             worker.wait_ready()
         settings = {
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": f"{BRIEF} {shared_classes()}",
+            "spark.executor.extraJavaOptions": brief(),
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",

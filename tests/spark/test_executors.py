@@ -20,14 +20,13 @@ import pytest
 from rmq_columns import parse_options
 from rmq_columns.rebuild.work import rebuild
 from tests.spark.cluster import (
-    BRIEF,
     BY_DAY,
     DRIVER_S_MAX,
     ROOT,
+    brief,
     clean_environment,
     needs_spark,
     run_driver,
-    shared_classes,
     wanted_rows,
 )
 from tests.spark.mortal import END, KILLED
@@ -101,7 +100,7 @@ def ran_at(root: Path, places: Mapping[str, tuple[str, ...]], *more: str) -> Ran
         "spark.ui.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(root),
-        "spark.executor.extraJavaOptions": f"{BRIEF} {shared_classes()}",
+        "spark.executor.extraJavaOptions": brief(),
         "spark.sql.shuffle.partitions": "2",
         "spark.executor.heartbeatInterval": "2s",
         "spark.network.timeout": f"{LOST_S}s",
