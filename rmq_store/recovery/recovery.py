@@ -155,7 +155,6 @@ class Recovery:
                 report.clean = False
                 start = self._log.min_offset
                 self._build_again_from(start)
-                self._touched |= dispatcher.dirty_files
                 continue
             dispatcher.dirty_files = self._touched | dispatcher.dirty_files
             report.end, report.reason = walk.end, walk.reason
@@ -168,10 +167,7 @@ class Recovery:
     def _index_from(self, start: int) -> Index | None:
         """The index if it has to be built of all that is walked, which then is read only once."""
         index = self._index
-        if index is None or index.files or start > self._log.min_offset:
-            return None
-        index.indexed_offset = start
-        return index
+        return index if index is not None and not index.files and start <= self._log.min_offset else None
 
     def _build_again_from(self, start: int) -> None:
         """Before queues are cut back to a position before the checkpoint's: nothing behind it is safe from then on.
@@ -265,7 +261,6 @@ class Recovery:
         """
         if offset < queue.max_offset:
             queue_repair.cut_to(queue, queue_repair.place_of(queue, offset))  # its topic was deleted and made again
-            self._touch(queue)
         elif queue.segments.starts:
             if report is None:
                 raise _Gap
@@ -352,7 +347,7 @@ class Recovery:
         for units in LogWalk(self._log.segments, at, before).batches():
             for unit in units:
                 if behind < unit.physical_offset < before and (find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)):
-                    return any(is_indexed(staged.sys_flag) for staged in self._units.staged([unit], with_keys=True))
+                    return any(is_indexed(staged.sys_flag) for staged in self._units.staged([unit], with_keys=False))
         return False
 
     # --- afterwards

@@ -112,3 +112,42 @@ def test_many_queues_with_few_descriptors(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (report["whole"], report["queues"], report["queue_units"]) == (True, 300, 300)
     assert files_of(tmp_path / "new") == files_of(tmp_path / "old")
+
+
+def test_what_no_queue_can_hold_is_said_of_messages_that_would_be_in_one(tmp_path: Path) -> None:
+    store = opened(tmp_path / "old")
+    for sys_flag in (0, flags.TRANSACTION_PREPARED):
+        put(store, "Strange", {}, sys_flag)
+        put(store, "T", {})
+    assert store.close(START_MS)
+    strange = [unit for unit in units_of(tmp_path / "old") if unit.message.topic == b"Strange"]
+    for unit in strange:
+        path = tmp_path / "old" / unit.file.name
+        at = path.read_bytes().index(b"\x07Strange", unit.at)
+        spoil(path, at + 1, b"\xff\xfe\xfd\xfc\xfb\xfa\xf9")
+    report = repaired(tmp_path / "old")
+    assert [one["offset"] for one in report["unqueued"]] == [strange[0].message.physical_offset]
+    assert "cannot be the name of a directory" in report["unqueued"][0]["why"]
+    assert queues.bounds(list_store(tmp_path / "new").queues["T", 0]) == (0, 2)
+
+
+def test_a_message_that_names_a_place_of_another_one_is_in_its_other_queues(tmp_path: Path) -> None:
+    """Its place in one light queue is damage: that queue lacks it, and no other does."""
+    store = opened(tmp_path / "old")
+    for _ in range(6):
+        put(store, "T", {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"})
+    assert store.close(START_MS)
+    units = units_of(tmp_path / "old")
+    path = tmp_path / "old" / units[3].file.name
+    said = b"INNER_MULTI_QUEUE_OFFSET\x013,3"
+    spoil(path, path.read_bytes().index(said, units[3].at), said[:-3] + b"1,3")
+    report = repaired(tmp_path / "old")
+    assert [one["offset"] for one in report["unqueued"]] == [units[3].message.physical_offset]
+    assert report["restarts"] == 0
+    assert "%LMQ%a [0] @1, where the queue has another message" in report["unqueued"][0]["why"]
+    places = [unit.message.physical_offset for unit in units]
+    found = list_store(tmp_path / "new").queues
+    assert [one.physical_offset for one in queues.written(found["%LMQ%b", 0])] == places
+    assert [one.physical_offset for one in queues.written(found["T", 0])] == places
+    bridged = [*places[:3], places[4], *places[4:]]
+    assert [one.physical_offset for one in queues.written(found["%LMQ%a", 0])] == bridged

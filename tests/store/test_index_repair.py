@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from rmq_store.log.draft import Draft
+from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.store.retention_kit import filled as with_old_files
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import START_MS, Rig, draft
+from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft
 
 ENTRIES = 63
 """Of a small index file."""
@@ -77,6 +78,77 @@ def test_whole_files_stay_as_they_are_over_a_power_cut() -> None:
     assert list(contents(rig)) == list(before)
     assert not [line for line in rig.store.report.sentences() if "index" in line]
     assert [found(rig, f"key{number}") for number in range(60)] == [1] * 60
+
+
+def test_whole_files_that_begin_with_a_message_stay_over_a_power_cut() -> None:
+    """Before it there may be messages that have no entries."""
+    rig = Rig(MemoryDisk())
+    for number in range(2 * ENTRIES + 10):
+        rig.put(keyed(number, f"only{number}"))
+        if number % ENTRIES in (ENTRIES - 2, ENTRIES - 1):
+            rig.put(Draft("TopicA", 0, b"0:", b"", START_MS, HOST, HOST), draft(1, sys_flag=TRANSACTION_ROLLBACK))
+    rig.wait(1500)
+    rig.sync_queues()
+    before = contents(rig)
+    assert len(before) == 3
+    without_power(rig)
+    assert list(contents(rig)) == list(before)
+    assert rig.store.report.index_from == -1
+    assert [found(rig, f"only{number}") for number in range(2 * ENTRIES + 10)] == [1] * (2 * ENTRIES + 10)
+
+
+@pytest.mark.parametrize(("stop", "gone"), [("clean", 0), ("clean", 1), ("clean", 2), ("power cut", 0), ("power cut", 1)])
+@pytest.mark.parametrize("properties", [b"KEYS\x01only%d\x02", b"UNIQ_KEY\x01only%d\x02"], ids=["keys", "unique key"])
+def test_a_file_that_is_missed_is_made_again_from_the_message_before_it_on(properties: bytes, gone: int, stop: str) -> None:
+    """After a power cut nobody knows that there was a newest one."""
+    rig = Rig(MemoryDisk())
+    placed = []
+    for number in range(2 * ENTRIES + 10):
+        one = replace(draft(number), keys=(f"only{number}",), properties=properties % number)
+        placed += rig.put(one)
+    rig.wait(1500)
+    rig.sync_queues()
+    if stop == "clean":
+        assert rig.store.close(rig.wall_ms)
+    before = contents(rig)
+    lost = list(before)[gone]
+    if stop == "clean":
+        assert isinstance(rig.disk, MemoryDisk)
+        rig.disk.unlink(lost)
+        rig.open()
+    else:
+        without_power(rig, removed=lost)
+    assert rig.store.report.clean is (stop == "clean")
+    assert rig.store.report.index_from == (placed[gone * ENTRIES - 1].physical_offset if gone else 0)
+    assert "the index lacked entries or files" in " ".join(rig.store.report.sentences())
+    assert [found(rig, f"only{number}") for number in range(2 * ENTRIES + 10)] == [1] * (2 * ENTRIES + 10)
+
+
+def test_a_file_that_goes_does_not_come_back() -> None:
+    """Its messages are lost: after one more power cut it would stand beside entries that are made anew."""
+    rig = Rig(MemoryDisk())
+    placed = [rig.put(keyed(number, f"only{number}"))[0] for number in range(ENTRIES + 10)]
+    rig.wait(1500)
+    rig.sync_queues()
+    kept, gone = contents(rig)
+    assert isinstance(rig.disk, MemoryDisk)
+    at = placed[ENTRIES].physical_offset
+    rig.disk.open(f"{ROOT}/checkpoint").write_at(0, bytes(4096))  # it would refuse the loss
+    rig.disk.open(f"{ROOT}/commitlog/{0:020d}").write_at(at, bytes(1024))
+    without_power(rig)
+    assert rig.store.written_offset == at
+    assert list(contents(rig)) == [kept]
+    assert gone not in rig.disk.crash("synced").contents()
+
+
+def test_the_only_entry_of_an_index_is_not_made_twice() -> None:
+    rig = Rig(MemoryDisk())
+    rig.put(keyed(0, "only0"))
+    assert rig.store.close(rig.wall_ms)
+    before = contents(rig)
+    rig.open()
+    assert rig.store.close(rig.wall_ms)
+    assert contents(rig) == before
 
 
 def test_files_whose_first_messages_went_with_old_log_files_stay() -> None:

@@ -72,3 +72,18 @@ def test_an_index_that_is_taken_away_is_made_again() -> None:
         rig.disk.unlink(path)
     rig.open()
     assert len(rig.store.query("TopicA", "key1", 64, 0, 1 << 60).units) == 1
+
+
+def test_a_start_that_has_to_read_the_whole_log_reads_it_once(walked: list[int]) -> None:
+    """For queues and index."""
+    rig = Rig()
+    for number in range(30):
+        rig.put(draft(number))
+    assert isinstance(rig.disk, MemoryDisk)
+    rig.disk = rig.disk.crash("all")
+    for path in index_files(rig):
+        rig.disk.unlink(path)
+    walked.clear()
+    rig.open()
+    assert walked == [0]
+    assert len(rig.store.query("TopicA", "key29", 64, 0, 1 << 60).units) == 1

@@ -9,14 +9,13 @@ from zlib import crc32
 import pytest
 
 from rmq_store.errors import Illegal, IllegalKind
-from rmq_store.log.draft import Draft
 from rmq_wire import property_names as prop
 from rmq_wire.message import StoredMessage, crc32_property, read_unit
 from rmq_wire.properties import decode, delete
 from tests.support.golden_formats import LIGHT, draft_of, files, in_queue, restore, settings, units
 from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import Rig, draft, open_store, small, stage_batch
+from tests.support.store_rig import Rig, draft, lit, open_store, small, stage_batch
 
 UNITS = units(LIGHT)
 ON = {"enable_lmq": True, "enable_multi_dispatch": True}
@@ -101,12 +100,6 @@ def test_javas_directory_opens_clean_and_stays_as_it_is(tmp_path: Path) -> None:
     for path, data in was.items():
         if path.name != "checkpoint":
             assert path.read_bytes() == data, path
-
-
-def lit(number: int, names: str, topic: str = "TopicA", queue_id: int = 0) -> Draft:
-    one = draft(number, topic, queue_id)
-    one.properties += f"INNER_MULTI_DISPATCH\x01{names}\x02".encode()
-    return one
 
 
 def offsets(rig: Rig, at: int) -> str | None:
@@ -228,3 +221,70 @@ def test_a_light_queue_that_lost_entries_is_made_again() -> None:
     assert after.numbers("%LMQ%b") == list(range(0, 40, 2))
     [placed] = after.put(lit(41, "%LMQ%a"))
     assert offsets(after, placed.physical_offset) == "21"
+
+
+def without_queues(rig: Rig, *more: str) -> Rig:
+    """Killed; then its queues went, and these files."""
+    assert isinstance(rig.disk, MemoryDisk)
+    disk = rig.disk.crash("all")
+    for path in list(disk.contents()):
+        if "/consumequeue/" in path or path in more:
+            disk.unlink(path)
+    return Rig(disk=disk, settings=rig.settings, wall_ms=rig.wall_ms)
+
+
+def test_a_light_queue_that_was_deleted_and_made_again_has_what_came_since() -> None:
+    rig = Rig(settings=small(**ON))
+    for number in range(25):
+        rig.put(lit(number, "%LMQ%a,%LMQ%b"))
+    rig.store.delete_topics(["%LMQ%a"])
+    for number in range(25, 28):
+        rig.put(lit(number, "%LMQ%a,%LMQ%b"))
+    assert rig.numbers("%LMQ%a") == [25, 26, 27]
+    after = without_queues(rig)
+    for _ in "as it is made", "once more":
+        assert after.numbers("%LMQ%a") == [25, 26, 27]
+        assert after.numbers("%LMQ%b") == after.numbers() == list(range(28))
+        assert after.store.report.bridged == 0
+        after.reopen()
+
+
+def test_an_offset_that_was_counted_twice_leaves_no_gap() -> None:
+    """Java counts two for a message that names a queue twice."""
+    rig = Rig(settings=small(**ON))
+    placed = [rig.put(lit(number, "%LMQ%a"))[0] for number in range(5)]
+    assert isinstance(rig.disk, MemoryDisk)
+    log = rig.disk.open(f"{rig.settings.commit_log_directories[0]}/{0:020d}")
+    for number, one in enumerate(placed):
+        said = b"INNER_MULTI_QUEUE_OFFSET\x01%d"
+        unit = log.read_at(one.physical_offset, one.size)
+        log.write_at(one.physical_offset, unit.replace(said % number, said % (number + (number > 2))))
+    after = without_queues(rig)
+    assert offsets(after, placed[3].physical_offset) == "4"
+    assert after.numbers("%LMQ%a") == list(range(5))
+    assert after.store.report.bridged == 0
+
+
+def test_a_light_queue_begins_where_the_log_does() -> None:
+    rig = Rig(settings=small(**ON, mapped_file_size_commit_log=4096))
+    placed = [rig.put(lit(number, "%LMQ%a"))[0] for number in range(40)]
+    after = without_queues(rig, f"{rig.settings.commit_log_directories[0]}/{0:020d}")
+    first = next(number for number, one in enumerate(placed) if one.physical_offset >= 4096)
+    assert after.store.queue_bounds("%LMQ%a", 0) == (first, 40)
+    assert after.numbers("%LMQ%a") == after.numbers() == list(range(first, 40))
+
+
+def test_a_walk_from_the_checkpoint_goes_on_with_light_queues() -> None:
+    rig = Rig(settings=small(**ON))
+    for number in range(10):
+        rig.put(lit(number, "%LMQ%a"))
+    rig.sync_queues()
+    rig.wait(1_000)
+    for number in range(10, 13):
+        rig.put(lit(number, "%LMQ%a"))
+    assert isinstance(rig.disk, MemoryDisk)
+    rig.disk = rig.disk.crash("all")
+    rig.open()
+    assert rig.store.report.walked_from > 0
+    assert not rig.store.report.rebuilt
+    assert rig.numbers("%LMQ%a") == list(range(13))

@@ -106,6 +106,22 @@ def test_a_torn_unit_in_a_later_file_is_cleared() -> None:
     assert rig.numbers() == list(range(199))
 
 
+def test_what_a_start_after_a_clean_stop_clears_behind_the_end_is_gone_from_the_medium() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    end = [rig.put(draft(number))[0].end_offset for number in range(3)][-1]
+    assert rig.store.close(rig.wall_ms)
+    path = f"{ROOT}/commitlog/{0:020d}"
+    file = disk.open(path)
+    file.write_at(end + 8, b"\xee" * 16)
+    file.sync()
+    rig.open()
+    assert rig.store.report.clean
+    assert rig.store.report.cut_bytes > 0
+    assert rig.disk is disk
+    assert disk.crash("synced").contents()[path][end:] == bytes(FILE - end)
+
+
 def test_what_is_cut_of_files_behind_the_end_is_counted() -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
@@ -191,6 +207,21 @@ def test_a_log_whose_only_message_is_torn_names_none() -> None:
     assert rig.store._checkpoint.confirm_physical_offset == 0
 
 
+def test_a_last_message_that_ends_with_a_zero_stays_when_it_is_in_its_queue() -> None:
+    """It looks as if a killed process had not finished it."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    rig.put(Draft("TopicA", 0, b"0:", b"A\x01b\0", START_MS, HOST, HOST))
+    killed(rig, disk)
+    assert rig.numbers() == [0]
+    after = contents(rig)
+    [queue] = [path for path in after if "/consumequeue/" in path]
+    rig.disk.unlink(queue)
+    assert isinstance(rig.disk, MemoryDisk)
+    killed(rig, rig.disk)
+    assert rig.numbers() == []
+
+
 def test_a_topic_that_cannot_be_a_directory_keeps_no_other_message_from_its_queue() -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
@@ -207,6 +238,43 @@ def test_a_topic_that_cannot_be_a_directory_keeps_no_other_message_from_its_queu
     rig.open()
     assert rig.store.report.skipped == 1
     assert rig.numbers() == [0, 1, 2, 3, 5, 6, 7, 8]
+
+
+def test_a_log_that_ends_with_what_no_queue_can_hold_is_dispatched_to_its_end() -> None:
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    placed = [rig.put(draft(number))[0] for number in range(3)]
+    file = disk.open(f"{ROOT}/commitlog/{0:020d}")
+    unit = file.read_at(placed[2].physical_offset, placed[2].size)
+    file.write_at(placed[2].physical_offset, unit.replace(b"\x06TopicA", b"\x06\xff\xfe\xfd\xff\xfe\xfd"))
+    for path in list(disk.contents()):
+        if "/consumequeue/" in path:
+            disk.unlink(path)
+    killed(rig, disk)
+    assert rig.store.dispatched_offset == rig.store.written_offset == placed[2].end_offset
+    assert rig.store.report.skipped == 1
+    assert rig.numbers() == [0, 1]
+
+
+def test_of_a_topic_that_was_deleted_and_made_again_nothing_old_is_left() -> None:
+    """Its new messages are fewer, and take the places of the old ones."""
+    disk = MemoryDisk()
+    rig = Rig(disk)
+    for number in range(8):
+        rig.put(draft(number))
+    rig.store.delete_topics(["TopicA"])
+    for number in range(8, 11):
+        rig.put(draft(number))
+    for path in list(disk.contents()):
+        if "/consumequeue/" in path:
+            disk.unlink(path)
+    killed(rig, disk)
+    for _ in "as it is made", "once more":
+        assert rig.numbers() == [8, 9, 10]
+        assert rig.store.queue_bounds("TopicA", 0) == (0, 3)
+        assert rig.store.report.bridged == 0
+        assert not any(contents(rig)[f"{ROOT}/consumequeue/TopicA/0/{0:020d}"][3 * 20 :])
+        rig.reopen()
 
 
 @pytest.mark.parametrize(("first", "far"), [(15, True), (19, True), (20, False), (45, False)])

@@ -14,6 +14,7 @@ from rmq_store.log.draft import Draft, Placed
 from rmq_store.results import Arrived
 from rmq_store.settings import FlushDiskType, StoreSettings
 from rmq_store.store import Store
+from rmq_wire import property_names as prop
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.tags import tags_code
 from rmq_wire.message import StoredMessage, read_unit
@@ -69,6 +70,13 @@ def _described(number: int, tags: str) -> tuple[bytes, int, tuple[str, ...]]:
     unique, keys = f"7F0000010007AAAA{number:016X}", f"key{number} shared"
     properties = f"KEYS\x01{keys}\x02UNIQ_KEY\x01{unique}\x02TAGS\x01{tags}\x02".encode()
     return properties, tags_code(tags), index_keys(unique, keys, tags)
+
+
+def lit(number: int, names: str, topic: str = "TopicA", queue_id: int = 0) -> Draft:
+    """The same, which names further queues."""
+    one = draft(number, topic, queue_id)
+    one.properties += f"{prop.INNER_MULTI_DISPATCH}\x01{names}\x02".encode()
+    return one
 
 
 def number_of(unit_body: bytes | bytearray | memoryview) -> int:
