@@ -60,6 +60,14 @@ class Checkpoint:
         self.write()
         self._file.sync()
 
+    def take_back_index(self, safe_ms: int) -> None:
+        """Index files that are made from now on are not known to be safe, though their messages are older than what once was:
+        no file that ends at `safe_ms` or later is.  On the medium too. Raises OSError."""
+        if self.index_message_timestamp > safe_ms:
+            self.index_message_timestamp = safe_ms
+            self.write()
+            self._file.sync()
+
     def make_sure(self) -> None:
         """Let the medium have what was read: a start that was killed may have taken back and not synced.  Raises OSError."""
         self._file.sync()

@@ -62,9 +62,7 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
     nothing that was written is lost, no entry is half written. Returns the log position from which messages have to be
     indexed again, NOWHERE when nothing is left. Raises OSError.
     """
-    first = 0
-    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
-        first += 1
+    first = count_safe(index, safe_timestamp, end)
     ended = _Ended.LOST
     for number, file in enumerate(index.files[first:], first):
         if cache is Cache.UNKNOWN:
@@ -81,6 +79,14 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
     resume = end if ended is _Ended.CUT else _drop_last_message(index, log, cache)
     _finish(index, log)
     return resume if index.files else NOWHERE
+
+
+def count_safe(index: Index, safe_timestamp: int, end: int) -> int:
+    """How many of the oldest files are complete on disk and end before the log does; the newest one is always looked at."""
+    first = 0
+    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
+        first += 1
+    return first
 
 
 def cut_at_hole(index: Index, log: AboutLog) -> int | None:

@@ -167,7 +167,10 @@ class Recovery:
     def _index_from(self, start: int) -> Index | None:
         """The index if it has to be built of all that is walked, which then is read only once."""
         index = self._index
-        return index if index is not None and not index.files and start <= self._log.min_offset else None
+        if index is None or index.files or start > self._log.min_offset:
+            return None
+        self._checkpoint.take_back_index(0)
+        return index
 
     def _build_again_from(self, start: int) -> None:
         """Before queues are cut back to a position before the checkpoint's: nothing behind it is safe from then on.
@@ -295,14 +298,18 @@ class Recovery:
         resume = log_min
         if report.clean and not index.has_entries and self._keyless <= report.end:
             resume = max(resume, self._keyless)
-        cut, count = None, len(index.files)
+        cut, count, safe = None, len(index.files), index.files
         if index.files and report.clean:
             cut = index_repair.cut_at_hole(index, self._about_log())
         elif index.files:
-            cut = index_repair.mend(index, self._checkpoint.index_message_timestamp, report.end, self._about_log(), self._cache)
+            safe_ms = self._checkpoint.index_message_timestamp
+            safe = index.files[: index_repair.count_safe(index, safe_ms, report.end)]
+            cut = index_repair.mend(index, safe_ms, report.end, self._about_log(), self._cache)
+        if cut is not None or not index.files:
+            self._checkpoint.take_back_index(safe[-1].end_timestamp if safe else 0)
         if cut is not None:
             index.indexed_offset = resume = cut
-            # A file that was removed must not come back beside entries that are made anew.
+            # A file that was removed must not come back beside new entries.
             self._log.segments.files.disk.sync_directory(index.directory)
             if len(index.files) < count:
                 report.index_from = max(cut, log_min)

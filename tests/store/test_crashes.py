@@ -23,6 +23,13 @@ def run(seeds: range) -> None:
     assert not list(never(rare)), "a situation that never came up was not tested"
 
 
+@pytest.mark.parametrize("seed", [5628010344, 5628295965, 5628908934])
+def test_days_that_a_night_found(seed: int) -> None:
+    """An index made anew, and killed before it was whole; queues that lost all of their messages, twice."""
+    _, failed = live_all(seed, 1)
+    assert not failed, failed
+
+
 def test_random_days() -> None:
     run(range(1, 1 + SEEDS))
 

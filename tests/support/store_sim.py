@@ -97,6 +97,8 @@ class Sim:
         self.is_ghost = dict.fromkeys(self.queues, False)
         """the queue came back and has no new message yet"""
         self.seen = dict.fromkeys(self.queues, 0)
+        self.endless: set[tuple[str, int]] = set()
+        """queues that lost all their messages to a cut, and have none yet"""
         self.retains = self.chance.random() < 0.4
         """Old files go in this life; else topics are deleted."""
         self.removed: list[Stored] = []
@@ -287,6 +289,17 @@ class Sim:
             if mine:
                 self.first[key] = mine[-1].placed.queue_offset + 1 - len(self.queues[key])
 
+    def follow_ends(self, lost: list[Stored]) -> None:
+        """Where the log has lost its beginning, a queue that lost all its messages to a cut goes on behind any of them: nothing
+        that is left says how many had been before, but for those that went with the log's beginning."""
+        self.endless |= {(one.topic, one.queue_id) for one in lost}
+        self.endless = {key for key in self.endless if not self.queues[key]}
+        for key in self.endless if self.rig.store.min_offset else ():
+            low, high = self.rig.store.queue_bounds(*key)
+            gone = [one.placed.queue_offset + 1 for one in self.removed if (one.topic, one.queue_id) == key]
+            assert max(gone, default=0) <= low == high <= self.number
+            self.first[key] = low
+
     def full_disk(self) -> None:
         part = self.chance.choice(["/commitlog/", "/commitlog/", "/consumequeue/", "/index/"])
         operation = self.chance.choice(["write", "write", "create"])
@@ -420,6 +433,7 @@ class Sim:
         del self.log[kept:]
         if self.retains:
             self.follow_min()
+            self.follow_ends(lost)
         else:
             self.adopt_ghosts()
         self.check()
