@@ -55,14 +55,13 @@ class _Ended(Enum):
     LOST = "the next entry cannot be one"
 
 
-def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cache) -> int:
+def mend(index: Index, first: int, end: int, log: AboutLog, cache: Cache) -> int:
     """Mend the files that may be incomplete and drop what belongs to log positions from the log's `end` on.
 
-    `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it). `cache`: when
-    nothing that was written is lost, no entry is half written. Returns the log position from which messages have to be
+    `first`: so many of the oldest are known to be complete (`count_safe`). `cache`: when nothing that was written is lost, no
+    entry is half written. Returns the log position from which messages have to be
     indexed again, NOWHERE when nothing is left. Raises OSError.
     """
-    first = count_safe(index, safe_timestamp, end)
     ended = _Ended.LOST
     for number, file in enumerate(index.files[first:], first):
         if cache is Cache.UNKNOWN:
@@ -82,7 +81,10 @@ def mend(index: Index, safe_timestamp: int, end: int, log: AboutLog, cache: Cach
 
 
 def count_safe(index: Index, safe_timestamp: int, end: int) -> int:
-    """How many of the oldest files are complete on disk and end before the log does; the newest one is always looked at."""
+    """How many of the oldest files are complete on disk and end before the log does; the newest one is always looked at.
+
+    `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it).
+    """
     first = 0
     while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
         first += 1

@@ -15,10 +15,9 @@ from rmq_wire.properties import decode, delete
 from tests.support.golden_formats import LIGHT, draft_of, files, in_queue, restore, settings, units
 from tests.support.loops import each
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import Rig, draft, lit, open_store, small, stage_batch
+from tests.support.store_rig import LIGHT_QUEUES_ON, Rig, draft, lit, open_store, small, stage_batch
 
 UNITS = units(LIGHT)
-ON = {"enable_lmq": True, "enable_multi_dispatch": True}
 DATA = ("logs-a", "logs-b", "consumequeue", "index")
 TWICE = b"twice"
 """It names a queue twice: Java counts two offsets for one unit, we count one."""
@@ -108,7 +107,7 @@ def offsets(rig: Rig, at: int) -> str | None:
 
 
 def test_counters_go_back_with_what_is_taken_back() -> None:
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     rig.put(lit(0, "%LMQ%a,%LMQ%b"))
     mark = rig.store.savepoint()
     rig.store.stage(lit(1, "%LMQ%b,%LMQ%c"), rig.wall_ms)
@@ -124,7 +123,7 @@ def test_counters_go_back_with_what_is_taken_back() -> None:
 
 @pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%RETRY%g", "%DLQ%g", "rmq_sys_x"])
 def test_some_topics_take_no_part(topic: str) -> None:
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     [placed] = rig.put(lit(0, "%LMQ%a", topic))
     assert offsets(rig, placed.physical_offset) is None
     assert rig.store.queue_bounds("%LMQ%a", 0) == (0, 0)
@@ -139,7 +138,7 @@ def test_without_multi_dispatch_offsets_are_only_counted() -> None:
 
 
 def test_the_number_of_light_queues_has_a_limit() -> None:
-    rig = Rig(settings=small(**ON, max_lmq_consume_queue_num=2))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON, max_lmq_consume_queue_num=2))
     rig.put(lit(0, "%LMQ%a,%LMQ%b"))
     with pytest.raises(Illegal) as caught:
         rig.store.stage(lit(1, "%LMQ%b,%LMQ%c"), rig.wall_ms)
@@ -154,7 +153,7 @@ def test_the_number_of_light_queues_has_a_limit() -> None:
 def counters_and_queues_survive(seed: int) -> None:
     """Whatever a power cut leaves, light queues hold what the log holds, in its order."""
     rng = Random(seed)
-    changes = {**ON, "enabled_append_prop_crc": True, "force_verify_prop_crc": seed % 2 == 0}
+    changes = {**LIGHT_QUEUES_ON, "enabled_append_prop_crc": True, "force_verify_prop_crc": seed % 2 == 0}
     rig = Rig(settings=small(**changes, mapped_file_size_commit_log=4096))
     number = 0
     for _ in range(4):
@@ -202,7 +201,7 @@ def test_forced_verification_ends_the_log_where_topic_or_properties_changed() ->
 
 def test_a_light_queue_that_lost_entries_is_made_again() -> None:
     """The walk begins behind them; it has to go back to the first file."""
-    rig = Rig(settings=small(**ON, mapped_file_size_commit_log=4096))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON, mapped_file_size_commit_log=4096))
     for number in range(40):
         rig.put(lit(number, "%LMQ%a" if number % 2 else "%LMQ%b"))
     rig.wait(2000)
@@ -234,7 +233,7 @@ def without_queues(rig: Rig, *more: str) -> Rig:
 
 
 def test_a_light_queue_that_was_deleted_and_made_again_has_what_came_since() -> None:
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     for number in range(25):
         rig.put(lit(number, "%LMQ%a,%LMQ%b"))
     rig.store.delete_topics(["%LMQ%a"])
@@ -251,7 +250,7 @@ def test_a_light_queue_that_was_deleted_and_made_again_has_what_came_since() -> 
 
 def test_an_offset_that_was_counted_twice_leaves_no_gap() -> None:
     """Java counts two for a message that names a queue twice."""
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     placed = [rig.put(lit(number, "%LMQ%a"))[0] for number in range(5)]
     assert isinstance(rig.disk, MemoryDisk)
     log = rig.disk.open(f"{rig.settings.commit_log_directories[0]}/{0:020d}")
@@ -266,7 +265,7 @@ def test_an_offset_that_was_counted_twice_leaves_no_gap() -> None:
 
 
 def test_a_light_queue_begins_where_the_log_does() -> None:
-    rig = Rig(settings=small(**ON, mapped_file_size_commit_log=4096))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON, mapped_file_size_commit_log=4096))
     placed = [rig.put(lit(number, "%LMQ%a"))[0] for number in range(40)]
     after = without_queues(rig, f"{rig.settings.commit_log_directories[0]}/{0:020d}")
     first = next(number for number, one in enumerate(placed) if one.physical_offset >= 4096)
@@ -275,7 +274,7 @@ def test_a_light_queue_begins_where_the_log_does() -> None:
 
 
 def test_a_walk_from_the_checkpoint_goes_on_with_light_queues() -> None:
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     for number in range(10):
         rig.put(lit(number, "%LMQ%a"))
     rig.sync_queues()

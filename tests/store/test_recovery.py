@@ -108,10 +108,7 @@ def test_a_checkpoint_that_a_killed_start_took_back_is_synced() -> None:
     Found by lives 1060842 and 1093374 of the simulation.  TopicB has no message in the log's last file: only the checkpoint could
     show that its queue is not whole.
     """
-    changes = {
-        "mapped_file_size_consume_queue": 20 * 1000,
-        "message_index_enable": False,
-    }  # which has a promise of its own synced
+    changes = {"mapped_file_size_consume_queue": 20 * 1000, "message_index_enable": False}  # its promise is synced, too
     first = Rig(MemoryDisk(), small(**changes))
     first.put(*(draft(number, "TopicB") for number in range(10)))
     assert first.store.close(first.wall_ms)

@@ -9,9 +9,8 @@ from rmq_store.layouts import CHECKPOINT, QUEUE_UNIT
 from rmq_store.log.draft import Draft
 from rmq_store.recovery import inventory, missing
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft, lit, small
+from tests.support.store_rig import HOST, LIGHT_QUEUES_ON, ROOT, START_MS, Rig, draft, lit, small
 
-ON = {"enable_lmq": True, "enable_multi_dispatch": True}
 FILE_BYTES = 10 * QUEUE_UNIT.size
 CHECKPOINT_PATH = f"{ROOT}/checkpoint"
 
@@ -21,10 +20,17 @@ def promised(disk: MemoryDisk) -> int:
     return int(CHECKPOINT.unpack(disk.contents()[CHECKPOINT_PATH][: CHECKPOINT.size])[-1])
 
 
+def stop_as_others(rig: Rig, disk: MemoryDisk, checkpoint: bytes) -> None:
+    """Cleanly, but with this checkpoint, and without a word of what there is."""
+    assert rig.store.close(rig.wall_ms)
+    disk.unlink(f"{ROOT}/{inventory.NAME}")
+    disk.open(CHECKPOINT_PATH).write_at(0, checkpoint)
+
+
 def behind(monkeypatch: pytest.MonkeyPatch) -> Rig:
     """As a broker of another kind may stop: the last message is in no queue yet.  A light queue has only its first file left."""
     monkeypatch.setattr(missing, "FIRST_BYTES", 0)  # a longer log hides that, too
-    rig = Rig(settings=small(**ON))
+    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     for number in range(40):
         rig.put(lit(number, "%LMQ%a" if number % 2 else "%LMQ%b"))
     rig.sync_queues()
@@ -33,9 +39,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Rig:
     assert isinstance(disk, MemoryDisk)
     checkpoint = disk.contents()[CHECKPOINT_PATH]
     rig.put(lit(40, "%LMQ%a"))
-    assert rig.store.close(rig.wall_ms)
-    disk.unlink(f"{ROOT}/{inventory.NAME}")
-    disk.open(CHECKPOINT_PATH).write_at(0, checkpoint)
+    stop_as_others(rig, disk, checkpoint)
     disk.unlink(f"{ROOT}/consumequeue/%LMQ%a/0/{2 * FILE_BYTES:020d}")
     disk.unlink(f"{ROOT}/consumequeue/%LMQ%a/0/{FILE_BYTES:020d}")
     disk.unlink(f"{ROOT}/consumequeue/TopicA/0/{4 * FILE_BYTES:020d}")
@@ -79,9 +83,7 @@ def test_after_a_clean_stop_a_last_message_that_ends_with_a_zero_is_whole() -> N
     assert isinstance(disk, MemoryDisk)
     checkpoint = disk.contents()[CHECKPOINT_PATH]
     rig.put(Draft("TopicA", 0, b"1:", b"A\x01b\0", START_MS, HOST, HOST))
-    assert rig.store.close(rig.wall_ms)
-    disk.unlink(f"{ROOT}/{inventory.NAME}")
-    disk.open(CHECKPOINT_PATH).write_at(0, checkpoint)
+    stop_as_others(rig, disk, checkpoint)
     disk.open(f"{ROOT}/consumequeue/TopicA/0/{0:020d}").write_at(QUEUE_UNIT.size, bytes(QUEUE_UNIT.size))
     rig.open()
     assert rig.store.report.clean

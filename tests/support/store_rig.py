@@ -24,6 +24,7 @@ START_MS = 1_700_000_000_000
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 HOST_V6 = bytes.fromhex("20010db8000000000000000000000001") + (1234).to_bytes(4, "big")
 ROOT = "/store"
+LIGHT_QUEUES_ON = {"enable_lmq": True, "enable_multi_dispatch": True}
 
 
 def small(**changes: object) -> StoreSettings:
