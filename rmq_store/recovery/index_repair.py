@@ -80,13 +80,17 @@ def mend(index: Index, first: int, end: int, log: AboutLog, cache: Cache) -> int
     return resume if index.files else NOWHERE
 
 
-def count_safe(index: Index, safe_timestamp: int, end: int) -> int:
-    """How many of the oldest files are complete on disk and end before the log does; the newest one is always looked at.
+def count_safe(index: Index, safe_timestamp: int, end: int, log: AboutLog) -> int:
+    """How many of the oldest files are complete on disk, end before the log does and lack none before them; never the newest one.
 
     `safe_timestamp`: full files that end before it are known to be complete on disk (several may end at it).
     """
     first = 0
-    while first < len(index.files) - 1 and _is_safe(index.files[first], safe_timestamp, end):
+    while (
+        first < len(index.files) - 1
+        and _is_safe(index.files[first], safe_timestamp, end)
+        and not _is_behind_hole(index, first, log)
+    ):
         first += 1
     return first
 

@@ -302,8 +302,9 @@ class Recovery:
         if index.files and report.clean:
             cut = index_repair.cut_at_hole(index, self._about_log())
         elif index.files:
-            safe = safe[: index_repair.count_safe(index, self._checkpoint.index_message_timestamp, report.end)]
-            cut = index_repair.mend(index, len(safe), report.end, self._about_log(), self._cache)
+            about = self._about_log()
+            safe = safe[: index_repair.count_safe(index, self._checkpoint.index_message_timestamp, report.end, about)]
+            cut = index_repair.mend(index, len(safe), report.end, about, self._cache)
         if cut is not None or not index.files:
             self._checkpoint.take_back_index(safe[-1].end_timestamp if safe else 0)
         if cut is not None:

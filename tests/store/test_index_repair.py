@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rmq_store.disk.checkpoint import open_checkpoint
 from rmq_store.log.draft import Draft
 from rmq_wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.store.retention_kit import filled as with_old_files
@@ -122,6 +123,25 @@ def test_a_file_that_is_missed_is_made_again_from_the_message_before_it_on(prope
     assert rig.store.report.index_from == (placed[gone * ENTRIES - 1].physical_offset if gone else 0)
     assert "the index lacked entries or files" in " ".join(rig.store.report.sentences())
     assert [found(rig, f"only{number}") for number in range(2 * ENTRIES + 10)] == [1] * (2 * ENTRIES + 10)
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_file_that_is_missed_among_safe_ones_is_made_again(gone: int) -> None:
+    """After a power cut, too: that those behind it are complete on the medium says nothing of it."""
+    rig = Rig(MemoryDisk())
+    for number in range(5 * ENTRIES + 10):
+        rig.put(keyed(number, f"only{number}"))
+        if number % ENTRIES == 0:
+            rig.wait(1500)
+    rig.wait(1500)
+    rig.sync_queues()
+    rig.wait(1500)  # the checkpoint is written
+    before = list(contents(rig))
+    safe_ms = open_checkpoint(rig.disk, ROOT).index_message_timestamp
+    assert [file.end_timestamp < safe_ms for file in rig.store._index.files] == [True] * 4 + [False] * 2
+    without_power(rig, removed=before[gone])
+    assert "the index lacked entries or files" in " ".join(rig.store.report.sentences())
+    assert [found(rig, f"only{number}") for number in range(5 * ENTRIES + 10)] == [1] * (5 * ENTRIES + 10)
 
 
 def test_a_file_that_goes_does_not_come_back() -> None:
