@@ -350,11 +350,12 @@ class Recovery:
         return walk.end
 
     def _has_keyed(self, at: int, behind: int, before: int) -> bool:
-        """Whether a unit that begins between these positions has a unique key or keys; the walk begins at the unit at `at`."""
+        """Whether a unit that begins between these positions is indexed by keys; the walk begins at the unit at `at`."""
         for units in LogWalk(self._log.segments, at, before).batches():
-            for unit in units:
-                if behind < unit.physical_offset < before and (find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)):
-                    return any(is_indexed(staged.sys_flag) for staged in self._units.staged([unit], with_keys=False))
+            between = [unit for unit in units if behind < unit.physical_offset < before]
+            keyed = [unit for unit in between if find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)]
+            if any(is_indexed(staged.sys_flag) for staged in self._units.staged(keyed, with_keys=False)):
+                return True
         return False
 
     # --- afterwards

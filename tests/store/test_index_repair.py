@@ -81,7 +81,8 @@ def test_whole_files_stay_as_they_are_over_a_power_cut() -> None:
     assert [found(rig, f"key{number}") for number in range(60)] == [1] * 60
 
 
-def test_whole_files_that_begin_with_a_message_stay_over_a_power_cut() -> None:
+@pytest.mark.parametrize("stop", ["clean", "power cut"])
+def test_whole_files_that_begin_with_a_message_stay(stop: str) -> None:
     """Before it there may be messages that have no entries."""
     rig = Rig(MemoryDisk())
     for number in range(2 * ENTRIES + 10):
@@ -92,7 +93,11 @@ def test_whole_files_that_begin_with_a_message_stay_over_a_power_cut() -> None:
     rig.sync_queues()
     before = contents(rig)
     assert len(before) == 3
-    without_power(rig)
+    if stop == "clean":
+        assert rig.store.close(rig.wall_ms)
+        rig.open()
+    else:
+        without_power(rig)
     assert list(contents(rig)) == list(before)
     assert rig.store.report.index_from == -1
     assert [found(rig, f"only{number}") for number in range(2 * ENTRIES + 10)] == [1] * (2 * ENTRIES + 10)
@@ -131,7 +136,8 @@ def test_a_file_that_is_missed_among_safe_ones_is_made_again(gone: int) -> None:
     rig = Rig(MemoryDisk())
     for number in range(5 * ENTRIES + 10):
         rig.put(keyed(number, f"only{number}"))
-        if number % ENTRIES == 0:
+        if number % ENTRIES == ENTRIES - 1:
+            rig.put(draft(1, sys_flag=TRANSACTION_ROLLBACK))  # it has keys, and no entries
             rig.wait(1500)
     rig.wait(1500)
     rig.sync_queues()
