@@ -1,8 +1,9 @@
 """Runs the test suite: five lanes side by side, each part by part, and prints what each part took.
 
 A part is a list of places in `tests/`; a place that another part names is that part's.  The Python lane computes, two lanes wait
-for real brokers and stock clients, those of Spark do both, so that together they fill two cores.  What a part prints comes in one
-piece, when it ends; one that runs alone prints as it goes.  No test is tried a second time.
+for real brokers and stock clients, those of Spark do both, so that together they fill two cores; a lane that has ended takes
+parts of the Python lane that have not begun.  What a part prints comes in one piece, when it ends; one that runs alone prints as
+it goes.  No test is tried a second time.
 
 With `--nightly` a part runs its long variants and the properties that take more examples then: what would come out as it did by
 day is left to the day.  `tests.night` runs all parts so.
@@ -22,8 +23,11 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as Tree
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import NamedTuple
@@ -36,8 +40,7 @@ LANES = {PYTHON: "12000-18000", JAVA: "18000-22000", CLIENTS: "22000-25000", SPA
 """Lane -> the ports that its servers may take."""
 NICE = {PYTHON: 3, SPARK: 3, JOBS: 4}
 """Lane -> by how much its processes give way to others.  Stock clients give up after 3 s, real brokers turn away what has waited
-for 10 s: their lanes come first, those that compute take what is left, and all of it once the others have ended.  Of these come
-first those that would end last: behind the others one lane alone cannot use both cores."""
+for 10 s: their lanes come first, those that compute take what is left, and all of it once the others have ended."""
 
 
 class Part(NamedTuple):
@@ -83,13 +86,13 @@ STOCK_CLIENTS = (
 """Tests of stock clients, most of them at brokers of ours: half of the work; the others are of real brokers and their files."""
 PARTS = (
     Part("tidy", PYTHON, ("tidy", "harness"), 15),
-    Part("wire", PYTHON, ("wire",), 30),
     Part("store", PYTHON, ("store",), 60),
-    Part("net", PYTHON, ("net",), 10),
     Part("broker", PYTHON, ("broker",), 150),
-    Part("namesrv", PYTHON, ("namesrv",), 15),
     Part("columns", PYTHON, ("columns",), 110),
+    Part("wire", PYTHON, ("wire",), 30),
     Part("inspect", PYTHON, ("inspect",), 35),
+    Part("namesrv", PYTHON, ("namesrv",), 15),
+    Part("net", PYTHON, ("net",), 10),
     Part("docker", PYTHON, ("docker",), 5),
     Part("java", JAVA, ("java", "conformance/test_suite.py", "namesrv/test_against_java.py"), 500),
     Part("foreign", JAVA, ("foreign",), 5),
@@ -139,8 +142,13 @@ def scratch_root(part: Part, *, nightly: bool) -> Path | None:
     return MEMORY if room.f_bavail * room.f_frsize >= MEMORY_FREE_MIN else None
 
 
-def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], printing: Lock, alone: bool = False) -> Outcome:
-    """Run it under pytest and print its output; counts come from the JUnit file, so a crash of pytest itself is a failure."""
+def run_part(
+    part: Part, lane: str, *, nightly: bool, seed: int, extra: Sequence[str], printing: Lock, alone: bool = False
+) -> Outcome:
+    """Run it under pytest and print its output; counts come from the JUnit file, so a crash of pytest itself is a failure.
+
+    `lane`: where it runs, of whose ports it takes some.
+    """
     with tempfile.TemporaryDirectory(prefix=f"rmq-{part.name}-", dir=scratch_root(part, nightly=nightly)) as scratch:
         report, output = Path(scratch) / "report.xml", Path(scratch) / "output"
         command = [*command_of(part), f"--basetemp={scratch}/tests", "-o", f"cache_dir={scratch}/cache", f"--junitxml={report}"]
@@ -150,7 +158,7 @@ def run_part(part: Part, *, nightly: bool, seed: int, extra: Sequence[str], prin
             child = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "RMQ_PORTS": LANES[part.lane], "RMQ_SEED": str(seed)},
+                env={**os.environ, "RMQ_PORTS": LANES[lane], "RMQ_SEED": str(seed)},
                 stdin=subprocess.DEVNULL,
                 stdout=None if alone else printed,
                 stderr=subprocess.STDOUT,
@@ -211,12 +219,19 @@ def run_lanes(parts: Sequence[Part], *, nightly: bool, seed: int, extra: Sequenc
     """All lanes side by side."""
     printing = Lock()
     interrupted = Event()  # Ctrl-C ends the parts that run: they have the same terminal; no other begins
+    waiting = {name: deque(part for part in parts if part.lane == name) for name in LANES}
+
+    def next_for(name: str) -> Part | None:
+        """Its own first; then the last one of those that compute: behind the others that lane alone cannot use both cores."""
+        for queue, take in ((waiting[name], deque.popleft), (waiting[PYTHON], deque.pop)):
+            with suppress(IndexError):
+                return None if interrupted.is_set() else take(queue)
+        return None
 
     def lane(name: str) -> dict[Part, Outcome]:
-        own = (part for part in parts if part.lane == name and not interrupted.is_set())
         return {
-            part: run_part(part, nightly=nightly, seed=seed, extra=extra, printing=printing, alone=len(parts) == 1)
-            for part in own
+            part: run_part(part, name, nightly=nightly, seed=seed, extra=extra, printing=printing, alone=len(parts) == 1)
+            for part in iter(partial(next_for, name), None)
         }
 
     with ThreadPoolExecutor(len(LANES)) as lanes:

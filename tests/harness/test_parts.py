@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_counts(source: str, expected: tuple[int, int, int], tmp_path: Path, mon
     report = tmp_path / "report.xml"
     monkeypatch.setattr(parts, "command_of", lambda _: [sys.executable, "-m", "pytest", str(module), "-c", "/dev/null"])
     monkeypatch.setattr(parts, "HERE", tmp_path)
-    outcome = parts.run_part(parts.PARTS[0], nightly=False, seed=1, extra=[], printing=parts.Lock())
+    outcome = parts.run_part(parts.PARTS[0], parts.PYTHON, nightly=False, seed=1, extra=[], printing=parts.Lock())
     assert outcome[:3] == expected
     assert outcome.cpu_s > 0
     assert not report.exists()
@@ -69,5 +70,30 @@ def test_a_part_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module.write_text("def test_a(): input()\ndef test_b():\n    import threading; threading.Event().wait()")
     monkeypatch.setattr(parts, "command_of", lambda _: [sys.executable, "-m", "pytest", str(module), "-c", "/dev/null"])
     monkeypatch.setattr(parts, "PART_SECONDS_MAX", 0.5)
-    outcome = parts.run_part(parts.PARTS[0], nightly=False, seed=1, extra=[], printing=parts.Lock())
+    outcome = parts.run_part(parts.PARTS[0], parts.PYTHON, nightly=False, seed=1, extra=[], printing=parts.Lock())
     assert outcome[:3] == (0, 1, 0)
+
+
+def test_a_lane_that_has_ended_takes_what_computes_and_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = (parts.Part(name, parts.PYTHON, (), 1) for name in ("first", "second", "third"))
+    other, spark = parts.Part("other", parts.JAVA, (), 1), parts.Part("spark", parts.SPARK, (), 1)
+    begun, ended = {one: Event() for one in (first, other, spark)}, Event()
+    ran: list[tuple[str, str]] = []
+
+    def run(part: parts.Part, lane: str, **_: object) -> parts.Outcome:
+        ran.append((part.name, lane))
+        if part in begun:
+            begun[part].set()
+            assert all(one.wait(60) for one in begun.values())
+        if part in (first, spark):
+            assert ended.wait(60), "nobody took what waits behind the first one"
+        if part is second:
+            ended.set()
+        return parts.Outcome(1, 0, 0, 1.0, 1.0)
+
+    monkeypatch.setattr(parts, "run_part", run)
+    monkeypatch.setattr(parts, "LANES", dict.fromkeys((parts.PYTHON, parts.JAVA, parts.SPARK), ""))
+    found = parts.run_lanes([first, second, third, other, spark], nightly=False, seed=1, extra=())
+    assert list(found) == [first, second, third, other, spark]
+    assert sorted(ran[:3]) == [("first", parts.PYTHON), ("other", parts.JAVA), ("spark", parts.SPARK)]
+    assert ran[3:] == [("third", parts.JAVA), ("second", parts.JAVA)]
