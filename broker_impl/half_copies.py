@@ -12,9 +12,11 @@ from broker_impl.env import Env
 from rmq_store.store import Store
 from rmq_wire import names
 from rmq_wire import property_names as prop
+from rmq_wire.implied.timers import TIMES
 from rmq_wire.message import StoredMessage, read_unit
 from rmq_wire.sys_flag import TRANSACTION_COMMIT, transaction_type
 
+DELAYED: Final = frozenset({prop.DELAY, *TIMES})
 COPIES_MAX: Final = 64
 """The newest that the index knows."""
 FAR_MS: Final = 10 * 365 * 86_400_000
@@ -50,10 +52,12 @@ class HalfCopies:
         return self.newest(half) is not None or self.is_committed(half, topic)
 
     def is_committed(self, half: Half, topic: str) -> bool:
-        """Its commit is stored where it belongs."""
+        """Its commit is stored where it belongs, or on the long way there."""
+        detours = () if DELAYED.isdisjoint(half.values) else (names.SCHEDULE_TOPIC, names.WHEEL_TIMER_TOPIC)
         return any(
             transaction_type(one.sys_flag) == TRANSACTION_COMMIT and one.prepared_transaction_offset == half.unit.physical_offset
-            for one in self._with_key(topic, half)
+            for place in (topic, *detours)
+            for one in self._with_key(place, half)
         )
 
     def is_given_up(self, half: Half) -> bool:

@@ -188,6 +188,7 @@ class HalfMessages:
         topic = message.topic
         check_names(topic)
         check_inner_batch(message.values, message.sys_flag, has_batch_queues=False)
+        self.intake.check_time(topic, message.values, self.env.wall_ms)
         message.values = rule.half_values(message.values, topic, message.queue_id)
         message.sys_flag = rule.half_sys_flag(message.sys_flag)
         message.topic, message.queue_id = names.TRANS_HALF_TOPIC, rule.HALF_QUEUE

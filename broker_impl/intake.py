@@ -180,10 +180,18 @@ class Intake:
         message.topic = names.SCHEDULE_TOPIC
         message.queue_id = level - 1
 
-    def _divert_timer(self, message: Message, wall_ms: int) -> None:
+    def check_time(self, topic: str, values: dict[str, str], wall_ms: int) -> None:
+        """A message that is to take the long way later could do so now.  Raises `NotTaken`."""
+        if delay_level(values) <= 0 and timers.is_timer(topic, values):
+            self._slot(values, wall_ms)
+
+    def _slot(self, values: dict[str, str], wall_ms: int) -> int | None:
         if self._slot_of is None:
             raise NotTaken(PutStatus.WHEEL_TIMER_NOT_ENABLE)
-        slot_ms = self._slot_of(message.values, wall_ms)
+        return self._slot_of(values, wall_ms)
+
+    def _divert_timer(self, message: Message, wall_ms: int) -> None:
+        slot_ms = self._slot(message.values, wall_ms)
         if slot_ms is not None:
             timers.divert(message.topic, message.queue_id, message.values, slot_ms)
             message.topic = names.WHEEL_TIMER_TOPIC

@@ -67,6 +67,7 @@ class Topics(Protocol):
     def table(self) -> Mapping[str, TopicConfig]: ...
     @property
     def data_version(self) -> DataVersion: ...
+    def version_told(self, *, again: bool = False) -> DataVersion: ...
     def set_order_topics(self, ordered: Iterable[str]) -> None: ...
 
 
@@ -100,7 +101,7 @@ class Announcement:
     def registration(self, topics: dict[str, TopicConfig]) -> Registration:
         """For a name server in this process: `NameServer.embed`.  `topics` are `offered`."""
         who = self.identity
-        version = self.topics.data_version
+        version = self.topics.version_told()
         return Registration(who.cluster, who.name, who.broker_id, who.addr, who.ha_addr, topics, version, acting_master=False)
 
     def unregistration(self) -> Unregistration:
@@ -111,6 +112,7 @@ class Announcement:
     def registers(self, changed: Iterable[TopicConfig] | None = None) -> Slices[list[tuple[Request, bytes]]]:
         """Code 103 with its body: one request, or several when the table is to be split."""
         table: dict[str, TopicConfig] = {}
+        version = self.topics.version_told()  # what is announced from here on has another one
         yield from self.offering(table, None if changed is None else list(changed))
         size = max(len(table), 1)
         if self.settings.enable_split_registration and changed is None:
@@ -118,7 +120,9 @@ class Announcement:
         items = list(table.items())
         found = []
         for start in range(0, max(len(items), 1), size):
-            found.append((yield from self._register(dict(items[start : start + size]))))
+            if start:  # a name server has been told of `version`, and passes over what comes under it again
+                version = self.topics.version_told(again=True)
+            found.append((yield from self._register(dict(items[start : start + size]), version)))
             yield None
         return found
 
@@ -142,11 +146,10 @@ class Announcement:
         who = self.identity
         return UnregisterBroker(broker_name=who.name, broker_addr=who.addr, cluster_name=who.cluster, broker_id=who.broker_id)
 
-    def _register(self, table: dict[str, TopicConfig]) -> Slices[tuple[Request, bytes]]:
-        version = self.topics.data_version
+    def _register(self, table: dict[str, TopicConfig], version: DataVersion) -> Slices[tuple[Request, bytes]]:
         said = RegisterBrokerBody(
             topic_config_serialize_wrapper=TopicConfigTable(
-                data_version=version.copy(),
+                data_version=version,
                 mapping_data_version=DataVersion(timestamp=version.timestamp),
                 topic_config_table=table,
                 topic_queue_mapping_detail_map={},

@@ -199,8 +199,9 @@ class Flusher:
         """A portion of the running round; a new round when it is time. None when no file has enough dirty pages."""
         if not self._round_running:
             if self._index is not None and self._index.retired:
-                retired = self._index.retired.pop(0)
+                retired = self._index.retired[0]
                 ticket = Ticket(self._disk, [retired.file], list(self._index.unsynced_directories), -1)
+                self._index.retired.pop(0)
                 self._index.unsynced_directories.clear()
                 ticket.index_file = retired
                 return ticket

@@ -124,6 +124,7 @@ class Store(Reading):
         self._dispatcher.dispatch(self.written_offset, DISPATCH_ALL, wall_ms)
         if self._dispatcher.waiting:
             return False
+        self._queues.remove_deleted()
         if self._index is not None:
             self._index.close()
         for start in self._log.segments.starts.copy():

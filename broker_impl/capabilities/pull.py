@@ -224,10 +224,16 @@ class Pull(Capability):
     def _commit(self, asked: PullMessage, peer: Peer, read: Read, *, first: bool) -> None:
         """What was handed out, and on the first pass what the asker says that it has consumed (`tryCommitOffset`).
 
-        *Differs*: an offset below zero or beyond the queue is not stored.
+        *Differs*: an offset below zero or beyond the queue is not stored, nor that of a pull that takes a reset.
         """
         self._offsets.commit_pull(asked.consumer_group, asked.topic, asked.queue_id, read.next_offset)
-        if first and asked.sys_flag & sys_flag.PULL_COMMIT_OFFSET and 0 <= asked.commit_offset <= read.max_offset:
+        is_reset = read.status is GetStatus.OFFSET_RESET  # what it says was true before
+        if (
+            first
+            and asked.sys_flag & sys_flag.PULL_COMMIT_OFFSET
+            and not is_reset
+            and 0 <= asked.commit_offset <= read.max_offset
+        ):
             client = f"{peer.remote[0]}:{peer.remote[1]}"
             self._offsets.commit(asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset, client)
 

@@ -103,7 +103,10 @@ class SendBack(Capability):
         if dead:
             destination, queue_id = self._retries.dead_letters(asked.group)
         else:
-            destination, queue_id = names.retry_topic(asked.group), self._env.rng.randrange(group.retry_queue_nums)
+            destination = names.retry_topic(asked.group)
+            retry = self._topics.get(destination)
+            queues = group.retry_queue_nums if retry is None else min(group.retry_queue_nums, retry.read_queue_nums)
+            queue_id = self._env.rng.randrange(max(queues, 1))
         message = copy_of(original, destination, queue_id, values)
         message.reconsume_times = times
         return self._put(asked, message, dead=dead)

@@ -211,7 +211,7 @@ class Timers(Capability):
         if trouble is not None:
             self._look_in(ERROR_MS)
             raise trouble
-        if timer.has_work(wall_ms) and not self._config.timer_stop_enqueue:
+        if timer.delivers(wall_ms) or (timer.has_work(wall_ms) and not self._config.timer_stop_enqueue):
             return 0
         precision_ms = timer.settings.timer_precision_ms
         return precision_ms - wall_ms % precision_ms

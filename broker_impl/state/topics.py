@@ -23,6 +23,7 @@ from broker_impl.state.persisted import Rows, leftover
 from broker_impl.state.versioned_table import VersionedTable, check_room
 from rmq_net.log import plain_text
 from rmq_wire import names
+from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigTable
 
 BENCHMARK_QUEUES = 1024
@@ -45,6 +46,8 @@ class TopicTable(VersionedTable[TopicConfig]):
         """Called before a send makes a topic; raises what the send is to end with."""
         self._unsaved: dict[str, int] = {}
         """Topics that are not on the disk yet, and the change that made each."""
+        self._told: DataVersion | None = None
+        """The version that name servers were told last."""
         for topic in builtin_topics(config):
             self.system.add(topic.topic_name)
             self._rows.put(topic.topic_name, topic)
@@ -186,9 +189,22 @@ class TopicTable(VersionedTable[TopicConfig]):
         return count
 
     def announce(self, topics: Sequence[TopicConfig]) -> None:
-        """Call whoever registers: these changed."""
+        """Call whoever registers: these changed.
+
+        What was told before said nothing of them; a name server passes over topics that it knows when the version is one that it
+        has been told.
+        """
+        if self._told == self.data_version:
+            self.data_version.advance(self._env.wall_ms)
         for listener in self.on_change:
             listener(topics)
+
+    def version_told(self, *, again: bool = False) -> DataVersion:
+        """The version of what is told to name servers from now on.  `again`: another one than that of what was told before."""
+        if again and self._told == self.data_version:
+            self.data_version.advance(self._env.wall_ms)
+        self._told = self.data_version.copy()
+        return self._told
 
     def report_uncompacted(self, topics: Iterable[TopicConfig]) -> None:
         """One line when some of these are to be compacted (*differs*: all their messages stay)."""

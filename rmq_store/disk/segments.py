@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rmq_store.disk.disk import Disk, Entry, File, Kind
@@ -176,10 +177,11 @@ class Segments:
         return found
 
     def remove(self, start: int) -> None:
-        """Unlink the file. Raises OSError."""
+        """Unlink the file; somebody may have done so already. Raises OSError."""
         path = self.path(start)
         self.files.forget(path)
-        self.files.disk.unlink(path)
+        with suppress(FileNotFoundError):
+            self.files.disk.unlink(path)
         self.starts.remove(start)
 
     @property

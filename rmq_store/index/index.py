@@ -7,6 +7,7 @@ the middle of a message: room for a whole dispatch is made before its first entr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
@@ -74,7 +75,8 @@ class Index:
 
     def _unlink(self, file: IndexFile) -> None:
         self._files.forget(file.path)
-        self._disk.unlink(file.path)
+        with suppress(FileNotFoundError):
+            self._disk.unlink(file.path)
 
     def _create(self, wall_ms: int) -> IndexFile:
         made = self._disk.make_directories(self.directory)

@@ -259,7 +259,8 @@ class IndexFile:
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Whether a message of this time may be in here (Java: isTimeMatched)."""
-        return begin_ms <= self.end_timestamp and end_ms >= self.begin_timestamp
+        first, last = sorted((self.begin_timestamp, self.end_timestamp))  # the clock may have gone back
+        return begin_ms <= last and end_ms >= first
 
     def entries(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Physical offsets of this hash that may be within the times, newest first; None now and then, where a caller may pause.

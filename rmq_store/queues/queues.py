@@ -262,6 +262,11 @@ class Queues:
                 yield
         return count
 
+    def remove_deleted(self) -> None:
+        """What `deleting` has left so far. Raises OSError."""
+        while self._doomed:
+            self._remove_doomed(next(iter(self._doomed)))
+
     def _remove_doomed(self, topic: str) -> None:
         """One queue of a deleted topic; behind the last its directory goes, too."""
         disk = self._files.disk

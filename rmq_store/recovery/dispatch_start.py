@@ -9,6 +9,7 @@ from __future__ import annotations
 from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.log import skim as log_skim
 from rmq_store.log.commit_log import CommitLog
+from rmq_store.queues.consume_queue import NOTHING
 from rmq_store.queues.queues import Queues
 from rmq_store.recovery import queue_repair
 from rmq_wire.errors import BadRecord
@@ -26,21 +27,23 @@ class DispatchStart:
         self._queues = queues
         self._checkpoint = checkpoint
 
-    def after_clean_stop(self) -> int | None:
-        """After a clean stop: the end of the newest dispatched message, or None when log and queues disagree."""
+    def after_clean_stop(self, *, are_queues_as_left: bool) -> int | None:
+        """After a clean stop: the end of the newest dispatched message, or None when log and queues disagree.
+
+        `are_queues_as_left`: none can be missing but those of deleted topics.
+        """
         newest = self._queues.newest()
-        if newest is None:
-            return self._log.min_offset
-        end = newest.end_physical
+        covered = self._covered()
+        # The newest messages may be those of a deleted topic, which must not come back.
+        covered_end = 0 if covered is None else covered.physical_offset + covered.total_size
+        end = NOTHING if newest is None else newest.end_physical
+        if newest is None or end < self._log.min_offset:
+            return max(self._log.min_offset, covered_end) if are_queues_as_left else self._log.min_offset
         physical, size, _ = queue_repair.unit_at(newest, newest.max_offset - 1)
-        if end < self._log.min_offset:
-            return self._log.min_offset
         unit = self.unit_at(physical)
         if unit is None or unit.total_size != size:
             return None
-        covered = self._covered()
-        # The newest messages may be those of a deleted topic, which must not come back.
-        return end if covered is None else max(end, covered.physical_offset + covered.total_size)
+        return max(end, covered_end)
 
     def _covered(self) -> StoredMessage | None:
         """The message that the checkpoint says was dispatched, with all before it, if it is there."""

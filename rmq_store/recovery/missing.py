@@ -46,17 +46,21 @@ class Missing:
         self._queues = queues
         self._noted = noted
 
-    def refuse_gaps(self) -> None:
+    def refuse_gaps(self, end: int | None = None) -> None:
         """Raises StoreDamaged when a log file is missing between others, or does not begin with a message although one behind it
-        does.  (Files behind the last message are empty: Java makes them in advance.)"""
+        does.  (Files behind the last message are empty: Java makes them in advance.)
+
+        `end`: only files that begin before it count.
+        """
         log = self._log.segments
-        for start, following in pairwise(log.starts):
+        starts = log.starts if end is None else [start for start in log.starts if start < end]
+        for start, following in pairwise(starts):
             if following != start + log.file_bytes:
                 raise self._gap(f"{log.path(start + log.file_bytes)} is missing", following)
-        begun = [self._is_begun(start) for start in log.starts]
+        begun = [self._is_begun(start) for start in starts]
         for at, (one, next_one) in enumerate(pairwise(begun)):
             if next_one and not one:
-                raise self._gap(f"{log.path(log.starts[at])} does not begin with a message", log.starts[at + 1])
+                raise self._gap(f"{log.path(starts[at])} does not begin with a message", starts[at + 1])
 
     def _is_begun(self, start: int) -> bool:
         _, magic = read_size_and_magic(self._log.segments.file(start).read_at(0, BLANK.size), 0)
@@ -80,18 +84,37 @@ class Missing:
             if not there & {name, f"{name}.bak"}:
                 yield f"{self._root}/config/{name} is gone since the last stop: what it knew is lost, unless it is restored"
 
+    @property
+    def knows_queues(self) -> bool:
+        """The last stop noted which queues there are."""
+        return self._noted is not None and self._noted.log_first == self._log.min_offset
+
     def in_queues(self) -> list[str]:
         """Why queues have to be made again; nothing when they need not."""
         found = list(islice(self._found(), REPORTED_MAX + 1))
         return [*found[:REPORTED_MAX], "and more"] if len(found) > REPORTED_MAX else found
 
-    def _found(self) -> Iterator[str]:
+    def queue_files(self, before: int) -> list[str]:
+        """Which files of queues are missing before others that begin with a message before this log position."""
+        found = (
+            segments.path(start + segments.file_bytes)
+            for queue, start, following in self._queue_gaps()
+            if queue_repair.first_of_file(queue, following) < before
+            for segments in (queue.segments,)
+        )
+        return [f"{path} is missing" for path in islice(found, REPORTED_MAX)]
+
+    def _queue_gaps(self) -> Iterator[tuple[ConsumeQueue, int, int]]:
+        """(queue, start of the file before a gap, that of the file behind it)."""
         for queue in self._queues.opened():
-            segments = queue.segments
-            for start, following in pairwise(segments.starts):
-                if following != start + segments.file_bytes:
-                    yield f"{segments.path(start + segments.file_bytes)} is missing"
-        if self._noted is not None and self._noted.log_first == self._log.min_offset:
+            for start, following in pairwise(queue.segments.starts):
+                if following != start + queue.segments.file_bytes:
+                    yield queue, start, following
+
+    def _found(self) -> Iterator[str]:
+        for queue, start, _ in self._queue_gaps():
+            yield f"{queue.segments.path(start + queue.segments.file_bytes)} is missing"
+        if self._noted is not None and self.knows_queues:
             yield from self._other_than_noted(self._noted)
         else:
             yield from self._other_than_log()

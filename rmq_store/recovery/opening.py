@@ -55,23 +55,23 @@ def open_locked(
     for name in (store_names.ABORT, store_names.CHECKPOINT, boot_mark.NAME, inventory.NAME):
         if present.get(name, Kind.FILE) is not Kind.FILE:
             raise ForeignFile(f"{root}/{name} is a {present[name].value}: move it away")
-    clean = store_names.ABORT not in present
+    # Who removes `abort` by hand has not stopped the broker: then its other mark still stands.
+    clean = store_names.ABORT not in present and boot_mark.NAME not in present
     noted = inventory.read(disk, root) if clean else None
     files = OpenFiles(disk, settings.open_files_max - settings.log_maps_max)
     log = CommitLog(settings, files)
     queues = Queues(settings, files, has_batch_queues)
-    index = None
-    wrong: list[str] = []
     empty = log.segments.load(clean)
     is_as_left = noted is not None and bool(log.segments.starts) and noted.followed == log.min_offset
     empty += queues.load(clean, noted.queues if noted is not None and is_as_left else {})
-    if settings.message_index_enable:
-        index = Index(files, f"{root}/{store_names.INDEX}", settings.max_hash_slot_num, settings.max_index_num, zone)
-        wrong = index.load()
+    index = Index(files, f"{root}/{store_names.INDEX}", settings.max_hash_slot_num, settings.max_index_num, zone)
+    wrong = index.load()
+    if not settings.message_index_enable:
+        wrong = []  # nobody reads them now
     # Nothing was touched up to here; from here on a stop of any kind must be seen by the next start.
     mark = BootMark(disk, root)
     cache = mark.take()
-    if clean:
+    if store_names.ABORT not in present:
         write_all(disk.create(abort, 0), 0, text)
         disk.sync_directory(root)
     try:
@@ -100,4 +100,4 @@ def open_locked(
         file.set_length(len(text))
     checkpoint.write()
     mark.put()
-    return Parts(files, log, queues, index, checkpoint, dispatcher, report)
+    return Parts(files, log, queues, dispatcher.index, checkpoint, dispatcher, report)

@@ -175,6 +175,11 @@ def unit_at(queue: ConsumeQueue, offset: int) -> tuple[int, int, int]:
     return _unit_in(queue, place_of(queue, offset))
 
 
+def first_of_file(queue: ConsumeQueue, start: int) -> int:
+    """Physical offset in the first unit of the file that begins at this byte. Raises OSError."""
+    return _unit_in(queue, start // queue.unit_bytes)[0]
+
+
 def _unit_in(queue: ConsumeQueue, place: int) -> tuple[int, int, int]:
     if isinstance(queue, BatchConsumeQueue):
         return _batch_unit(queue, place)[:3]

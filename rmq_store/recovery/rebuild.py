@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from rmq_store.disk.checkpoint import open_checkpoint
 from rmq_store.disk.disk import Disk
 from rmq_store.disk.segments import OpenFiles
@@ -57,7 +59,8 @@ def rebuild(
     index = Index(files, f"{root}/{store_names.INDEX}", settings.max_hash_slot_num, settings.max_index_num, zone)
     log.segments.load(False)
     checkpoint = open_checkpoint(disk, root)
-    recovery = Recovery(settings, log, queues, index, checkpoint, Cache.WHOLE, previous=previous)
+    with_index = replace(settings, message_index_enable=True)
+    recovery = Recovery(with_index, log, queues, index, checkpoint, Cache.WHOLE, previous=previous)
     report, dispatcher = recovery.run(False, wall_ms)
     index.close()
     if index.files:

@@ -22,24 +22,19 @@ from rmq_store.log.staging import Staged
 from rmq_store.log.walk import Doubts, LogWalk
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.queues import Queues
-from rmq_store.recovery import index_repair, queue_repair
+from rmq_store.recovery import queue_repair
 from rmq_store.recovery.boot_mark import Cache
 from rmq_store.recovery.dispatch_start import DispatchStart
+from rmq_store.recovery.index_recovery import IndexRecovery
 from rmq_store.recovery.inventory import Inventory
 from rmq_store.recovery.missing import Missing
 from rmq_store.recovery.report import Report
 from rmq_store.recovery.stored_units import StoredUnits
 from rmq_store.settings import StoreSettings
-from rmq_wire import property_names as prop
-from rmq_wire.implied.index_keys import is_indexed, key_hash
 from rmq_wire.implied.light_queues import is_light_queue
 from rmq_wire.implied.previous_queues import NOTHING_KNOWN, Place, PreviousQueues
 from rmq_wire.implied.queue_entries import GAP_MAX, UNQUEUED, why_no_queue
 from rmq_wire.message import StoredMessage
-from rmq_wire.properties import find
-
-UNIQ_KEY = prop.UNIQ_KEY.encode()
-KEYS = prop.KEYS.encode()
 
 
 class _Gap(Exception):
@@ -54,7 +49,7 @@ class Recovery:
         settings: StoreSettings,
         log: CommitLog,
         queues: Queues,
-        index: Index | None,
+        index: Index,
         checkpoint: Checkpoint,
         cache: Cache = Cache.UNKNOWN,
         noted: Inventory | None = None,
@@ -62,16 +57,24 @@ class Recovery:
     ) -> None:
         """`cache`: what the files show after an unclean stop; `noted`: what a clean one left; `previous`: what the queues that
         are made anew knew."""
-        self._keyless = noted.keyless if noted is not None else 0
         self._previous = previous
         self._cache = cache
         self._settings = settings
         self._log = log
         self._queues = queues
         self._units = StoredUnits(settings, queues, PropertyStaging(settings, log, queues), previous)
-        self._index = index
         self._checkpoint = checkpoint
         self._start = DispatchStart(log, queues, checkpoint)
+        self._index = IndexRecovery(
+            log,
+            index,
+            checkpoint,
+            self._units,
+            self._start,
+            cache,
+            is_on=settings.message_index_enable,
+            keyless=noted.keyless if noted is not None else 0,
+        )
         self._missing = Missing(settings.store_path_root_dir, log, queues, noted)
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
@@ -87,6 +90,8 @@ class Recovery:
             return report, self._start_empty(clean)
         start = self._after_clean_stop(report) if clean else None
         if start is None:
+            if not clean:
+                self._look_for_gaps(report)
             if self._cache is Cache.UNKNOWN:
                 self._write_again()
             for queue in self._queues:
@@ -94,9 +99,9 @@ class Recovery:
             self._dispatched_end = max((queue.end_physical for queue in self._queues), default=0)
             start = self._log.min_offset if report.rebuilt else self._start.after_unclean_stop()
         dispatcher = self._walk(start, report)
-        if self._index is not None and dispatcher.index is None:
-            self._complete_index(self._index, report)
-        dispatcher.index = self._index
+        if dispatcher.index is None:
+            self._index.complete(report, wall_ms)
+        dispatcher.index = self._index.index
         self._finish(report)
         return report, dispatcher
 
@@ -108,9 +113,25 @@ class Recovery:
         wrong = self._missing.in_queues()
         report.missing = [*self._missing.for_good(), *wrong]
         report.rebuilt = bool(wrong)
-        start = None if wrong else self._start.after_clean_stop()
+        start = None if wrong else self._start.after_clean_stop(are_queues_as_left=self._missing.knows_queues)
         report.clean = start is not None
         return start
+
+    def _look_for_gaps(self, report: Report) -> None:
+        """An unclean stop takes no file away before what was safe.  Raises StoreDamaged before anything is touched."""
+        safe = self._safe_end()
+        self._missing.refuse_gaps(safe)
+        report.missing = self._missing.queue_files(safe)
+        report.rebuilt = bool(report.missing)
+
+    def _safe_end(self) -> int:
+        """The log and all queues were on the medium before this position, 0 when nothing was promised.
+
+        Java's queues may be there before the log is.
+        """
+        checkpoint = self._checkpoint
+        is_promised = checkpoint.logics_message_timestamp <= checkpoint.physic_message_timestamp
+        return checkpoint.logics_physical_offset if is_promised else 0
 
     def _start_empty(self, clean: bool) -> Dispatcher:
         """Without a log queues and index mean nothing. (Java destroys them, too, without a question.)"""
@@ -122,11 +143,9 @@ class Recovery:
                     f" remove {self._queues.directory} to start empty"
                 )
         self._queues.delete(list(self._queues.by_topic))
-        if self._index is not None:
-            for file in self._index.files.copy():
-                self._index.remove(file)
+        self._index.remove_all()
         self._log.begin_at(0)
-        return Dispatcher(self._index, 0)
+        return Dispatcher(self._index.index, 0)
 
     def _write_again(self) -> None:
         """What a failed sync has left in memory only looks safe: the next sync would pass over it."""
@@ -145,8 +164,9 @@ class Recovery:
             report.walked_from = start
             if not report.clean:
                 for queue in self._queues:
-                    self._cut_back(queue, start)
-            dispatcher = Dispatcher(self._index_from(start), start)
+                    if not self._is_left_alone(queue):
+                        self._cut_back(queue, start)
+            dispatcher = Dispatcher(self._index.of_all(start), start)
             walk = LogWalk(self._log.segments, start, doubts=self._doubts(report))
             try:
                 self._dispatch_walk(walk, dispatcher, report)
@@ -156,6 +176,9 @@ class Recovery:
                 start = self._log.min_offset
                 self._build_again_from(start)
                 continue
+            for queue in self._queues if not report.clean else ():
+                if self._is_left_alone(queue):
+                    self._cut_back(queue, walk.end)
             dispatcher.dirty_files = self._touched | dispatcher.dirty_files
             report.end, report.reason = walk.end, walk.reason
             if dispatcher.index is not None:
@@ -163,14 +186,6 @@ class Recovery:
             if not report.clean and walk.last_unit_at >= 0:
                 self._checkpoint.confirm_physical_offset = walk.last_unit_at
             return dispatcher
-
-    def _index_from(self, start: int) -> Index | None:
-        """The index if it has to be built of all that is walked, which then is read only once."""
-        index = self._index
-        if index is None or index.files or start > self._log.min_offset:
-            return None
-        self._checkpoint.take_back_index(0)
-        return index
 
     def _build_again_from(self, start: int) -> None:
         """Before queues are cut back to a position before the checkpoint's: nothing behind it is safe from then on.
@@ -182,8 +197,7 @@ class Recovery:
         if known <= start:
             checkpoint.make_sure()
             return
-        # Java's queues may be on the medium before the log is; then nothing was promised.
-        if checkpoint.logics_message_timestamp <= checkpoint.physic_message_timestamp:
+        if self._safe_end():
             walk = LogWalk(self._log.segments, start, known)
             for _ in walk.batches():
                 pass
@@ -203,6 +217,11 @@ class Recovery:
         if self._cache is Cache.WHOLE:
             return Doubts(unfinished_from=self._dispatched_end, sealed=sealed)
         return Doubts(self._checkpoint.physic_message_timestamp, self._dispatched_end, sealed)
+
+    def _is_left_alone(self, queue: ConsumeQueue) -> bool:
+        """This run puts nothing into light queues: what it cut of one would not come back."""
+        settings = self._settings
+        return not (settings.enable_lmq and settings.enable_multi_dispatch) and is_light_queue(queue.topic)
 
     def _cut_back(self, queue: ConsumeQueue, start: int) -> None:
         """Leave what belongs before the log position `start`."""
@@ -287,77 +306,6 @@ class Recovery:
             self._align(queue, offset, staged, report)
         return is_accepted
 
-    # --- index
-
-    def _complete_index(self, index: Index, report: Report) -> None:
-        """Index what is not: what follows the last entry; all of it when there is no index, but for what a clean stop found no
-        key in.  Java gives the index what it dispatches again anyhow: what is behind the queues (`recoverNormally`), or all from
-        the file that the checkpoint names (`recoverAbnormally`, `isMappedFileMatchedRecover`); what was lost before stays lost.
-        """
-        log_min = self._log.min_offset
-        resume = log_min
-        if report.clean and not index.has_entries and self._keyless <= report.end:
-            resume = max(resume, self._keyless)
-        cut, count, safe = None, len(index.files), index.files
-        if index.files and report.clean:
-            cut = index_repair.cut_at_hole(index, self._about_log())
-        elif index.files:
-            about = self._about_log()
-            safe = safe[: index_repair.count_safe(index, self._checkpoint.index_message_timestamp, report.end, about)]
-            cut = index_repair.mend(index, len(safe), report.end, about, self._cache)
-        if cut is not None or not index.files:
-            self._checkpoint.take_back_index(safe[-1].end_timestamp if safe else 0)
-        if cut is not None:
-            index.indexed_offset = resume = cut
-            # A file that was removed must not come back beside new entries.
-            self._log.segments.files.disk.sync_directory(index.directory)
-            if len(index.files) < count:
-                report.index_from = max(cut, log_min)
-        elif index.files:
-            newest = index.files[-1]
-            newest.load_slots()
-            if newest.count > 1:
-                resume = newest.end_physical
-                index.indexed_offset = resume + 1
-        if report.clean and self._has_keyed(max(resume, log_min), index.indexed_offset - 1, report.walked_from):
-            report.index_from = max(resume, log_min)
-        for units in LogWalk(self._log.segments, max(resume, log_min), report.end).batches():
-            batch = self._units.staged(units, with_keys=True)
-            if batch:
-                index.reserve(batch, self._wall_ms)
-                index.put_batch(batch)
-                index.write_gathered()
-
-    def _about_log(self) -> index_repair.AboutLog:
-        return index_repair.AboutLog(self._log.min_offset, self._entries_of, self._next_indexed, self._has_keyed)
-
-    def _entries_of(self, at: int) -> index_repair.Implied | None:
-        unit = self._start.unit_at(at)
-        for staged in () if unit is None else self._units.staged([unit], with_keys=True):
-            hashes = tuple([key_hash(staged.queue.hash_heads.prefix, key) for key in staged.keys])
-            return index_repair.Implied(staged.store_timestamp, hashes)
-        return None
-
-    def _next_indexed(self, at: int, behind: int) -> int:
-        """Position of the first unit behind `behind` that has an index entry; the walk's end when none has."""
-        walk = LogWalk(self._log.segments, max(at, self._log.min_offset))
-        for units in walk.batches():
-            for unit in units:
-                if unit.physical_offset > behind:
-                    for staged in self._units.staged([unit], with_keys=True):
-                        if staged.keys and is_indexed(staged.sys_flag):
-                            return staged.physical_offset
-        return walk.end
-
-    def _has_keyed(self, at: int, behind: int, before: int) -> bool:
-        """Whether a unit that begins between these positions is indexed by keys; the walk begins at the unit at `at`."""
-        for units in LogWalk(self._log.segments, at, before).batches():
-            between = [unit for unit in units if behind < unit.physical_offset < before]
-            keyed = [unit for unit in between if find(unit.properties, UNIQ_KEY) or find(unit.properties, KEYS)]
-            if any(is_indexed(staged.sys_flag) for staged in self._units.staged(keyed, with_keys=False)):
-                return True
-        return False
-
     # --- afterwards
 
     def _finish(self, report: Report) -> None:
@@ -390,8 +338,8 @@ class Recovery:
             for directory in log.segments.directories:
                 log.segments.files.disk.sync_directory(directory)
             self._queues.sync_directories()
-            if self._index is not None:
-                self._index.unsynced_directories[self._index.directory] = None
+            if (index := self._index.index) is not None:
+                index.unsynced_directories[index.directory] = None
         log.begin_at(end)
         for queue in self._queues.opened():
             if not queue.segments.starts:

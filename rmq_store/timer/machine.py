@@ -171,6 +171,7 @@ class Timer:
         """
         self._sees(wall_ms)
         step = Step(DELIVERIES_PER_STEP if deliveries_max is None else min(deliveries_max, DELIVERIES_PER_STEP))
+        enqueues = enqueues and self.wheel.has_room(self.read_ms, self.write_ms, self._window_slots)
         try:
             if enqueues:
                 self._enqueue(step, wall_ms, deliver)

@@ -6,7 +6,8 @@ again.  Units whose messages the commit log has lost are cut off.  Slots that le
 it, and so is a wheel that is missing.
 
 Java: `TimerMessageStore.recover`, `recoverAndRevise`, `reviseQueueOffset`.  *Differs*: Java takes over units behind the position
-although their messages come again from the queue, and so delivers them twice after a crash.
+although their messages come again from the queue, and so delivers them twice after a crash; and it passes over slots that nobody
+has read for a week.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ def recover(
         _make_wheel(log, wheel, wheel.tick(read_ms))
     else:
         _mend_wheel(log, wheel, begin if has_wheel else log.begin, said)
+    if known.read_ms > 0:  # what was due in a long stop, or before a clock that ran ahead, is still to come
+        firsts = (slot.tick * precision_ms for slot in wheel.used() if slot.tick * precision_ms >= known.read_ms)
+        read_ms = min(read_ms, max(min(firsts, default=read_ms), known.read_ms // precision_ms * precision_ms))
     lowest, highest = store.queue_bounds(names.WHEEL_TIMER_TOPIC, 0)
     clamped = min(max(queue_offset, lowest), highest)
     if clamped != queue_offset:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from rmq_store.disk.disk import Disk, File
 from rmq_store.errors import ForeignFile
 from rmq_store.layouts import TIMER_SLOT, TIMER_TICK
+from rmq_wire.implied.timers import BLANK_SLOTS
 
 SLOT_BYTES: Final = TIMER_SLOT.size
 PAGE_BYTES: Final = 4096
@@ -92,6 +93,10 @@ class TimerWheel:
     def tick(self, time_ms: int) -> int:
         """Of the slot that has this time."""
         return time_ms // self.precision_ms
+
+    def has_room(self, read_ms: int, write_ms: int, window_slots: int) -> bool:
+        """No slot that what comes now may enter has the place of one that was not read: that may be weeks old."""
+        return self.tick(write_ms) + window_slots + BLANK_SLOTS < self.tick(read_ms) + self.slots
 
     def get(self, tick: int) -> Slot:
         """The slot of this tick, `EMPTY` when it has nothing."""

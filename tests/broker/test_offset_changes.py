@@ -26,7 +26,7 @@ from rmq_wire.headers.stats import QueryConsumeTimeSpan
 from tests.support import remoting
 from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.requests import beat, heartbeat, pull, send, units
+from tests.support.requests import COMMIT, SUBSCRIPTION, SUSPEND, beat, heartbeat, pull, send, units
 
 STATUS = b'{"messageQueueTable":{{"brokerName":"b","queueId":%d,"topic":"T"}:%d}}'
 
@@ -96,6 +96,17 @@ def test_a_reset_moves_every_queue_and_the_next_pull_is_told(broker: Harness) ->
     assert [bytes(unit.body) for unit in units(client.ask(pull("T", 0, 2)).body)] == [b"m4", b"m6"]
     commit(client, 3)
     assert progress(client) == 3, "once the pull has found it commits count again"
+
+
+def test_the_pull_that_is_told_of_a_reset_does_not_take_it_back(broker: Harness) -> None:
+    """Stock clients say in each pull how far they are; one may die before it says where it goes on.  (Java takes it back.)"""
+    client = broker.connect()
+    assert table(client.ask(reset(queue_id=0, offset=1))) == {0: 1}
+    told = client.ask(pull("T", 0, 4, COMMIT | SUSPEND | SUBSCRIPTION, commit_offset=4))
+    assert (told.code, told.ext_map()["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+    assert progress(broker.connect()) == 1
+    client.ask(pull("T", 0, 1, COMMIT | SUBSCRIPTION, commit_offset=2))
+    assert progress(client) == 2
 
 
 def test_a_reset_to_an_offset_of_one_queue(broker: Harness) -> None:

@@ -212,3 +212,20 @@ def test_statistics(harness: Harness) -> None:
     stats = harness.capability(36)._stats
     assert stats.item("SNDBCK_PUT_NUMS", "T@G").value == 1
     assert stats.item("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX").value == 1
+
+
+@pytest.mark.parametrize(("retry_queues", "used"), [(1, {0}), (3, {0, 1, 2})])
+def test_the_copy_goes_to_a_queue_that_there_is(harness: Harness, retry_queues: int, used: set[int]) -> None:
+    """A group may have more of them by now than its retry topic, or fewer.  (Java stores it where nobody reads.)"""
+    client = harness.connect()
+    harness.node.groups.put(SubscriptionGroupConfig(group_name="G", retry_queue_nums=retry_queues))
+    heartbeat(client, "G", "T")
+    retry = harness.node.topics.get("%RETRY%G")
+    assert retry is not None
+    assert retry.read_queue_nums == retry_queues
+    harness.node.groups.put(SubscriptionGroupConfig(group_name="G", retry_queue_nums=5))
+    [original] = harness.stored("T", 0)
+    for _ in range(40):
+        assert give_back(client, original, level=1).code == 0
+    harness.driver.advance(5_000)
+    assert {number for number in range(5) if harness.stored("%RETRY%G", number)} == used

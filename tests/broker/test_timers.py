@@ -11,6 +11,7 @@ import pytest
 from broker_impl.capabilities.timers import RETRY_MS, TOPICS_PER_SLICE
 from rmq_store.errors import Cold
 from rmq_store.layouts import TIMER_CHECK
+from rmq_store.timer.steps import DELIVERIES_PER_STEP
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
 from rmq_wire.headers.timers import GetTimerCheckPoint, GetTimerMetrics, RecallMessage, SwitchTimerEngine
@@ -219,6 +220,17 @@ def test_cold_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: p
     assert len(colds) == 1
     assert ("timer: what is due cannot be read" in caplog.text) == fails
     assert bodies(harness) == [b"later"]
+
+
+def test_what_is_in_the_wheel_comes_in_time_while_nothing_enters_it(harness: Harness) -> None:
+    several = 3 * DELIVERIES_PER_STEP
+    for _ in range(several):
+        timed(harness, TIMER_DELAY_SEC="5")
+    harness.driver.advance(1_000)
+    harness.node.config.timer_stop_enqueue = True
+    timed(harness, TIMER_DELAY_SEC="5")
+    harness.driver.advance(5_000)
+    assert bodies(harness) == [b"later"] * several
 
 
 def test_stopped_enqueueing(harness: Harness) -> None:

@@ -36,6 +36,11 @@ class Topics:
         self.data_version = DataVersion(counter=1, timestamp=5)
         self.ordered: list[str] = []
 
+    def version_told(self, *, again: bool = False) -> DataVersion:
+        if again:
+            self.data_version.advance(7)
+        return self.data_version.copy()
+
     def set_order_topics(self, ordered: Iterable[str]) -> None:
         self.ordered += ordered
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rmq_store.log.draft import Draft
-from rmq_store.recovery import recovery
-from rmq_store.recovery.recovery import LogWalk
+from rmq_store.log.walk import LogWalk
+from rmq_store.recovery import index_recovery, recovery
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import HOST, ROOT, START_MS, Rig, draft
 
@@ -25,7 +25,8 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             begun.append(start)
             super().__init__(segments, start, *more, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recovery, "LogWalk", Seen)
+    for module in (recovery, index_recovery):
+        monkeypatch.setattr(module, "LogWalk", Seen)
     return begun
 
 

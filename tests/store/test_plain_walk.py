@@ -13,7 +13,7 @@ from rmq_store.disk.segments import OpenFiles, Segments
 from rmq_store.layouts import FIXED
 from rmq_store.log import walk as log_walk
 from rmq_store.log.walk import Doubts, LogWalk
-from rmq_store.recovery import recovery
+from rmq_store.recovery import index_recovery, recovery
 from rmq_wire.layout.message import BORN_V6, STORE_V6
 from rmq_wire.message import StoredMessage, pack_blank, pack_unit, read_size_and_magic
 from tests.support.memory_disk import MemoryDisk
@@ -133,7 +133,8 @@ def test_queues_and_index_come_from_one_walk(monkeypatch: pytest.MonkeyPatch) ->
             walks.append(start)
             super().__init__(segments, start, *rest, **named)
 
-    monkeypatch.setattr(recovery, "LogWalk", Counted)
+    for module in (recovery, index_recovery):
+        monkeypatch.setattr(module, "LogWalk", Counted)
     rig.open()
     assert walks == [0]
     rig.store.close(rig.wall_ms)

@@ -61,7 +61,7 @@ CATALOGUE: dict[str, Found] = {
     "S4 old file not synced at a roll": by_seed(bugs.old_file_not_synced_at_a_roll, 3, BadRecord),
     "S5 directory not synced": by_seed(bugs.directory_not_synced, 14),
     "S6 sync retried after an I/O error": by_seed(bugs.sync_retried_after_an_error, 9, BadRecord),
-    "S7 flushed offset moved on error": by_seed(bugs.flushed_offset_moved_on_error, 9),
+    "S7 flushed offset moved on error": by_seed(bugs.flushed_offset_moved_on_error, 9, by=StoreDamaged),
     "S8 ticket's offset taken after the sync began": by_seed(bugs.offset_taken_after_the_sync, 6),
     "S9 reservation kept after a failed commit": by_seed(bugs.reservation_kept_after_a_failed_commit, 2),
     "S10 offset reused after a failed turn": by_seed(bugs.offset_reused_after_a_failed_turn, 2),

@@ -15,7 +15,7 @@ import pytest
 
 from rmq_store import retention
 from rmq_store.disk_space import RetentionRules
-from rmq_store.errors import Closed, CommitFailed, Unwritable
+from rmq_store.errors import Closed, CommitFailed, StoreDamaged, Unwritable
 from rmq_store.flush import Flusher
 from rmq_store.results import GetStatus
 from rmq_store.retention import Retention
@@ -265,7 +265,7 @@ SEEDS_OF_BUGS: dict[Plant, tuple[int, Errors]] = {
     last_file_deleted: (1, FAILURES),
     queue_files_one_too_many: (1, FileNotFoundError),
     minimum_left_stale: (1, FAILURES),
-    goes_on_behind_a_failure: (2, FAILURES),
+    goes_on_behind_a_failure: (2, StoreDamaged),
     queues_on_the_medium_or_not: (4, FAILURES),
 }
 """Bug: the first seed that finds it, and by what."""

@@ -256,8 +256,8 @@ def created_without_note(create: Callable[[Segments, int], File]) -> Callable[[S
 def start_strictly_behind_what_is_dispatched(patch: pytest.MonkeyPatch) -> None:
     start = DispatchStart.after_clean_stop
 
-    def planted(self: DispatchStart) -> int | None:
-        found = start(self)
+    def planted(self: DispatchStart, *, are_queues_as_left: bool) -> int | None:
+        found = start(self, are_queues_as_left=are_queues_as_left)
         unit = None if found is None else self.unit_at(found)
         return found if unit is None else unit.physical_offset + unit.total_size
 

@@ -1,0 +1,117 @@
+"""Every change of a broker's topics reaches name servers: none passes over it because it has heard of its version before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from broker_impl.config import BrokerConfig
+from broker_impl.engine.slices import finished
+from broker_impl.env import Env
+from broker_impl.namesrv.registrations import Registration
+from broker_impl.namesrv.route_table import RouteTable
+from broker_impl.registration import Announcement, Asked, Registrar
+from broker_impl.state.topics import TopicTable
+from rmq_wire.bodies.registration import read_register_body
+from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.command import Command
+from rmq_wire.headers.naming import RegisterBroker
+from tests.namesrv.registering import ME, Settings
+
+NAMES = [f"t{number}" for number in range(8)]
+
+
+class RouteSettings:
+    delete_topic_with_broker_registration = False
+    notify_min_broker_id_changed = False
+
+
+class World:
+    """A broker, and two name servers: one in its process, one that it asks."""
+
+    def __init__(self, **settings: object) -> None:
+        self.env = Env(wall_ms=1_000, mono_ms=1_000)
+        self.settings = Settings()
+        for name, value in settings.items():
+            setattr(self.settings, name, value)
+        self.topics = TopicTable(BrokerConfig({}), self.env)
+        self.announcement = Announcement(ME, self.settings, self.topics)
+        self.registrar = Registrar(self.announcement, ("n:1",), 0, self.env.log)
+        self.embedded, self.asked = RouteTable(RouteSettings(), self.env.log), RouteTable(RouteSettings(), self.env.log)
+        self.put(*NAMES, queues=4)
+        self.embed(list(self.topics.table.values()))
+        self.tell(0)
+        self.topics.on_change += [self.embed, self.registrar.topics_changed]
+
+    def put(self, *names: str, queues: int) -> list[TopicConfig]:
+        """Changed and not told."""
+        made = [TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues) for name in names]
+        self.topics.put_all(made)
+        return made
+
+    def embed(self, topics: Sequence[TopicConfig]) -> None:
+        self.embedded.register(self.announcement.registration(self.announcement.offered(topics)), 0)
+
+    def begin(self, at_ms: int) -> list[Asked]:
+        return finished(self.registrar.due(at_ms))
+
+    def hear(self, asked: Asked) -> None:
+        """The name server takes it, and answers."""
+        assert isinstance(asked.request, RegisterBroker)
+        body = read_register_body(asked.body, compressed=False, version=500).topic_config_serialize_wrapper
+        who = ME
+        table = dict(body.topic_config_table)
+        self.asked.register(
+            Registration(who.cluster, who.name, who.broker_id, who.addr, who.ha_addr, table, body.data_version, link="L"), 0
+        )
+        self.registrar.answered(asked, Command(code=0), 0)
+
+    def tell(self, at_ms: int) -> None:
+        while asked := self.begin(at_ms):
+            for one in asked:
+                self.hear(one)
+
+    def queues(self, table: RouteTable) -> list[int]:
+        return [table.topics[name][ME.name].write_queue_nums for name in NAMES]
+
+    def check(self) -> None:
+        expected = [self.topics.table[name].write_queue_nums for name in NAMES]
+        assert self.queues(self.embedded) == expected
+        assert self.queues(self.asked) == expected
+
+
+@pytest.mark.parametrize("told_between", [False, True])
+def test_changes_that_are_saved_together_are_told_one_after_the_other(told_between: bool) -> None:
+    world = World()
+    changes = [world.put(name, queues=8) for name in NAMES]
+    for change in changes:
+        world.topics.announce(change)
+        if told_between:
+            world.tell(1_000)
+    world.tell(1_000)
+    world.check()
+
+
+def test_what_was_changed_while_another_change_was_on_its_way() -> None:
+    world = World()
+    world.topics.announce(world.put("t0", queues=8))
+    [first] = world.begin(1_000)
+    second = world.put("t1", queues=8)
+    third = world.put("t2", queues=8)
+    world.topics.announce(second)
+    world.hear(first)
+    world.tell(1_000)
+    world.topics.announce(third)
+    world.tell(1_000)
+    world.check()
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_change_that_a_name_server_missed_comes_with_the_next_registration(split: bool) -> None:
+    world = World(enable_split_registration=split, split_registration_size=3)
+    world.topics.announce(world.put("t7", queues=8))
+    [lost] = world.begin(1_000)
+    world.registrar.failed(lost, "it does not answer", 1_000)
+    world.tell(60_000)
+    world.check()
