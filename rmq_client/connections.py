@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from rmq_client.errors import AnswerLate, ClientClosed, ConnectionEnded, NetworkError, Unreachable, Unreadable
+from rmq_client.errors import AnswerLate, CallerError, ClientClosed, ConnectionEnded, NetworkError, Unreachable, Unreadable
 from rmq_client.world import Dial
 from rmq_net.connection import CONNECT_MS, Answering, Connection, ConnectionLost
 from rmq_net.log import Log
@@ -72,7 +72,8 @@ class Connections:
     async def ask(self, address: str, request: Request, body: Body = b"", *, timeout_ms: int) -> Command:
         """The answer, whatever its code but GO_AWAY.
 
-        Raises `Unreachable` (nothing was sent), `AnswerLate`, `ConnectionEnded`, `Unreadable`.
+        Raises `Unreachable` (nothing was sent), `AnswerLate`, `ConnectionEnded`, `Unreadable`, `CallerError` for a text that
+        cannot be written.
         """
         if timeout_ms <= 0:
             raise AnswerLate(f"{address} was not asked: {timeout_ms} ms are left")
@@ -101,6 +102,8 @@ class Connections:
         try:
             with trio.fail_at(ends_s):
                 await connection.send_oneway(request, body, ext=self._signed(request, body))
+        except UnicodeEncodeError as wrong:
+            raise _unwritable(request, wrong) from None
         except ConnectionLost as lost:
             raise ConnectionEnded(f"{address}: {lost}") from None
         except trio.TooSlowError:
@@ -125,9 +128,10 @@ class Connections:
         self, connection: Connection, address: str, request: Request, body: Body, ends_s: float, timeout_ms: int
     ) -> Command:
         began_s = trio.current_time()
-        ext = None if self._sign is None else self._sign(request, body)
         try:
-            return await connection.ask(request, body, ends_s=ends_s, ext=ext)
+            return await connection.ask(request, body, ends_s=ends_s, ext=self._signed(request, body))
+        except UnicodeEncodeError as wrong:
+            raise _unwritable(request, wrong) from None
         except trio.TooSlowError:
             waited_ms = int((ends_s - began_s) * 1e3)
             if connection.silent_ms >= waited_ms > 0:
@@ -155,6 +159,8 @@ class Connections:
         if line is None:
             line = self._lines[address] = _Line()
         allowed_ms = min(int((ends_s - trio.current_time()) * 1e3), self._connect_ms)
+        if allowed_ms <= 0:
+            raise AnswerLate(f"{address} was not asked: no time is left")
         try:
             with trio.fail_after(allowed_ms / 1e3):
                 async with line.opening:
@@ -189,6 +195,10 @@ class Connections:
         if line is not None and line.connection is connection:
             line.connection = None
             self._nursery.start_soon(_see_off, connection, at_once)
+
+
+def _unwritable(request: Request, wrong: UnicodeEncodeError) -> CallerError:
+    return CallerError(f"{type(request).__name__} has a text that cannot be written: {wrong}")
 
 
 async def _see_off(connection: Connection, at_once: bool) -> None:

@@ -231,8 +231,10 @@ class ClientCore:
         try:
             await self.connections.open(address, timeout_ms=self.settings.mq_client_api_timeout_ms)
             async with self._beating.setdefault(address, trio.Lock()):
-                if version != self.members.version:  # who came tells it himself; who went must not be named after his goodbye
-                    return
+                if version != self.members.version:  # who went must not be named after his goodbye
+                    if not self.members:
+                        return
+                    said = self._heartbeats.round(self.members.heartbeat())
                 body = self._heartbeats.body(said, address, self.connections.living(address))
                 answer = await self.ask(address, Heartbeat(), body)
                 self.broker_versions[address] = answer.version

@@ -37,7 +37,10 @@ Answering = Callable[[Command], bytes | None]
 
 async def open_stream(host: str, port: int, tls: ssl.SSLContext | None = None) -> trio.abc.Stream:
     """A stream to a server, in TLS when asked for, shaken hands.  Raises `OSError`, `trio.BrokenResourceError`."""
-    stream = await trio.open_tcp_stream(host, port)
+    try:
+        stream = await trio.open_tcp_stream(host, port)
+    except UnicodeError as wrong:  # of the codec for names of hosts
+        raise OSError(f"no host has the name {host!r}: {wrong}") from None
     if tls is None:
         return stream
     wrapped = trio.SSLStream(stream, tls, server_hostname=host, https_compatible=True)
@@ -152,7 +155,8 @@ class Connection:
     ) -> Command:
         """The answer to a question, whatever its code.  Its body is its own.  ends_s: instead of a time-out, by trio's clock.
 
-        Raises `trio.TooSlowError` when it does not come in time, `ConnectionLost`, `BadHeader` when it cannot be read.
+        Raises `trio.TooSlowError` when it does not come in time, `ConnectionLost`, `BadHeader` when it cannot be read,
+        `UnicodeEncodeError` when the question cannot be written.
         """
         if ends_s is None:
             ends_s = trio.current_time() + timeout_ms / 1e3
@@ -179,7 +183,7 @@ class Connection:
         return question.answer
 
     async def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> None:
-        """Send what is not answered, once there is room for it.  Raises `ConnectionLost`."""
+        """Send what is not answered, once there is room for it.  Raises `ConnectionLost`, `UnicodeEncodeError`."""
         await self._may_send()
         self._send(self._conversation.send_oneway(request, body, ext=ext))
         await trio.lowlevel.checkpoint()

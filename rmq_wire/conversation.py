@@ -157,11 +157,15 @@ class Conversation:
         tag: Any = None,
         ext: dict[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Number and frame of a question that is pending from now on until that time on the caller's clock."""
+        """Number and frame of a question that is pending from now on until that time on the caller's clock.
+
+        Raises UnicodeEncodeError, and nothing is pending.
+        """
         code = request.code
         opaque = self._take_opaque()
+        frame = encode_request(code, request, body, opaque=opaque, form=self._form, ext=ext, language=self._language)
         self._pending[opaque] = Pending(opaque, code, deadline_ms, tag)
-        return opaque, encode_request(code, request, body, opaque=opaque, form=self._form, ext=ext, language=self._language)
+        return opaque, frame
 
     def send_oneway(self, request: Request, body: Buffer = b"", *, ext: dict[str, str] | None = None) -> bytes:
         """The frame of a one-way request."""

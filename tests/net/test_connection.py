@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rmq_net.connection import Connection
+from rmq_net.connection import Connection, open_stream
 from rmq_wire.command import Form, encode_response
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.positions import GetMaxOffset
@@ -40,3 +41,9 @@ async def test_what_has_come_while_the_process_stood_still_is_in_time(mock_clock
                 await wait_all_tasks_blocked()
             await connection.close()
     assert answered == list(range(QUESTIONS))
+
+
+@pytest.mark.parametrize("host", ["bad..host", ".", "a" * 64, "\ud800"])
+async def test_a_name_that_no_host_can_have_is_an_error_of_the_network(host: str) -> None:
+    with pytest.raises(OSError, match="no host has the name"):
+        await open_stream(host, 10_911)

@@ -173,6 +173,14 @@ def test_questions_find_their_answers() -> None:
     assert reported.is_oneway
 
 
+def test_a_question_that_cannot_be_written_is_not_pending() -> None:
+    conversation = Conversation()
+    with pytest.raises(UnicodeEncodeError):
+        conversation.ask(QueryConsumerOffset(consumer_group="\ud800", topic="T", queue_id=1), deadline_ms=1)
+    assert conversation.questions == 0
+    assert conversation.expire(1) == []
+
+
 def test_numbers_of_questions_do_not_run_out() -> None:
     conversation = Conversation()
     conversation._next_opaque = 0x7FFFFFFF
