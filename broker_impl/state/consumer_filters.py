@@ -261,7 +261,7 @@ class ConsumerFilters(PersistedTable):
     def _die(self, topic: str, group: str) -> None:
         one = self._rows.rows[topic][group]
         if not one.dead:
-            one.said.dead_time = self._env.wall_ms
+            one.said.dead_time = max(self._env.wall_ms, one.said.born_time)  # the clock may have gone back
             self._dead[topic, group] = one
             self._touched(topic)
 

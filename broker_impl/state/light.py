@@ -8,11 +8,12 @@ Java: `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, `LmqConsumerOffset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
+from broker_impl.state import consumer_offsets
 from broker_impl.state.consumer_offsets import ABSENT, MAP_CAPACITY, SEPARATOR, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.persisted import Rows, concurrent_buckets
@@ -81,8 +82,13 @@ class LightConsumerOffsets(ConsumerOffsets):
             self._light_safe.add(key, 0, old, offset, end_offset)
         return self._put_light(key, offset)
 
+    @property
+    def full(self) -> bool:
+        return super().full or len(self._light.rows) >= consumer_offsets.ROWS_MAX
+
     def _put_light(self, key: str, offset: int) -> None:
-        if self._light.get(key) != offset:
+        old = self._light.get(key)
+        if old != offset and not (old is None and self.full):
             self._light.put(key, offset)
             self.changes += 1
 
@@ -103,11 +109,19 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def dropping_group(self, group: str) -> Generator[None, None, None]:
         if is_lmq(group):
-            for key in [key for key in self._light.rows if key.partition(SEPARATOR)[2] == group]:
-                self._light.drop(key)
-                self._light_safe.forget(key)
-                self.changes += 1
+            self._drop_light(key for key in self._light.rows if key.partition(SEPARATOR)[2] == group)
         yield from super().dropping_group(group)
+
+    def dropping_topic(self, topic: str) -> Generator[None, None, None]:
+        """(Java keeps it, for a topic of the same name.)"""
+        self._drop_light(key for key in self._light.rows if key.partition(SEPARATOR)[0] == topic)
+        yield from super().dropping_topic(topic)
+
+    def _drop_light(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            self._light.drop(key)
+            self._light_safe.forget(key)
+            self.changes += 1
 
     def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
         super().clamp(queue_bounds)

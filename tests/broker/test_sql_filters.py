@@ -288,6 +288,20 @@ def test_after_a_start_everybody_is_gone_for_half_a_minute(harness: Harness) -> 
     assert harness.node.filters.get("T", "G") is None, "nobody came back for a day"
 
 
+def test_who_comes_back_after_the_clock_was_turned_back_keeps_its_filter(harness: Harness) -> None:
+    first = harness.connect()
+    heartbeat(first, expression="a > 1", **SQL)
+    harness.env.wall_ms -= 60_000
+    first.close()
+    gone = harness.node.filters.get("T", "G")
+    assert gone is not None
+    assert gone.dead
+    heartbeat(harness.connect(), expression="a > 1", **SQL)
+    harness.env.advance(2 * 86_400_000)
+    harness.node.filters.sweep()
+    assert harness.node.filters.get("T", "G") is gone
+
+
 def test_the_file_is_written_every_ten_seconds(harness: Harness, tmp_path: Path) -> None:
     heartbeat(harness.connect(), expression="a > 1", **SQL)
     harness.driver.advance(10_001)
