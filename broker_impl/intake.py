@@ -138,7 +138,7 @@ class Intake:
         *,
         store_host: bytes,
         delay_levels_ms: tuple[int, ...],
-        has_batch_queues: Callable[[str], bool] = lambda _: False,
+        has_batch_queues: Callable[[str], bool | None] = lambda _: False,
         slot_of: Slots | None = None,
     ) -> None:
         self._slot_of = slot_of
@@ -268,7 +268,7 @@ def check_names(topic: str) -> None:
         raise NotTaken(PutStatus.MESSAGE_ILLEGAL, f"topic name of {size} bytes")
 
 
-def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool) -> None:
+def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool | None) -> None:
     """An inner batch says so in its flags, and belongs into a batch queue (`HookUtils.checkInnerBatch`).  Raises `NotTaken`."""
     is_inner = bool(flags & sys_flag.INNER_BATCH)
     if (is_inner and not has_batch_queues) or (prop.INNER_NUM in values and not is_inner):

@@ -128,14 +128,14 @@ class BrokerNode:
             self.store.close(env.wall_ms)
             raise
 
-    def _has_batch_queues(self, topic: str) -> bool:
+    def _has_batch_queues(self, topic: str) -> bool | None:
         """Asked first while the store opens, with the directory locked: then the tables are read for it alone."""
         if not self._kinds_known:
             self._kinds_known = True
             self._read_early = (self.topics, self.groups, self.offsets)
             load_tables(self.disk, f"{self.config.store_path_root_dir}/config", self._read_early, self.env.log)
         found = self.topics.get(topic)
-        return found is not None and found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
+        return None if found is None else found.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
     def _read_queues(self, topic: str) -> int | None:
         found = self.topics.get(topic)

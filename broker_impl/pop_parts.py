@@ -44,7 +44,7 @@ class PopParts:
     buffer: PopBuffer
     rules: PopRules
     walk: PopWalk
-    has_batch_queues: Callable[[str], bool]
+    has_batch_queues: Callable[[str], bool | None]
 
     def forget(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
         """These were deleted: nobody has anything of them any more."""

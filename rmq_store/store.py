@@ -75,11 +75,11 @@ class Store(Reading):
         *,
         pid: int,
         zone: Zone = None,
-        has_batch_queues: Callable[[str], bool] | None = None,
+        has_batch_queues: Callable[[str], bool | None] | None = None,
     ) -> Store:
         """Lock the directory, load it, bring it into one state. `zone`: for index file names, local by default.
 
-        `has_batch_queues`: whether a topic's attribute queue.type says BatchCQ; without it, what is on disk.
+        `has_batch_queues`: whether a topic's queue.type is BatchCQ, None for no topic; then, and without it, what is on disk.
 
         Raises StoreRefused (StoreLocked, StoreDamaged, ForeignFile) with a text that says what to do, OSError.
         """

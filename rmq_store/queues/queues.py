@@ -33,10 +33,10 @@ class Queues:
         self,
         settings: StoreSettings,
         files: OpenFiles,
-        has_batch_queues: Callable[[str], bool] | None = None,
+        has_batch_queues: Callable[[str], bool | None] | None = None,
         previous: PreviousQueues = NOTHING_KNOWN,
     ) -> None:
-        """`has_batch_queues`: the kind of a topic (its attribute queue.type); without it what is on disk decides.
+        """`has_batch_queues`: the kind of a topic (its attribute queue.type), None for none; without it what is on disk decides.
         `previous`: what the queues before these knew."""
         self.directory = f"{settings.store_path_root_dir}/{store_names.QUEUES}"
         self.batch_directory = f"{settings.store_path_root_dir}/{store_names.BATCH_QUEUES}"
@@ -219,7 +219,9 @@ class Queues:
     def _check_kind(self, root: str, topic: str) -> None:
         """Raises ForeignFile where Java refuses, too: queues of a kind that the topic does not have."""
         is_batch = root == self.batch_directory
-        expected = self._has_batch(topic) if self._has_batch is not None else is_batch or topic in self._batch_topics
+        expected = self._has_batch(topic) if self._has_batch is not None else None
+        if expected is None:  # a kill has left it of a topic that was deleted
+            expected = is_batch or topic in self._batch_topics
         if expected is not is_batch:
             kind = "batch queues" if is_batch else "ordinary queues"
             raise ForeignFile(f"{root}/{topic} holds {kind}, which the topic does not have (queue.type): move it away")

@@ -45,7 +45,7 @@ def open_locked(
     wall_ms: int,
     pid: int,
     zone: Zone,
-    has_batch_queues: Callable[[str], bool] | None = None,
+    has_batch_queues: Callable[[str], bool | None] | None = None,
 ) -> Parts:
     """`changed`: directories whose entries the caller has changed. Raises StoreRefused, OSError."""
     root = settings.store_path_root_dir

@@ -214,3 +214,21 @@ def test_a_unit_of_many_messages(harness: Harness) -> None:
     assert harness.node.store.queue_bounds("B", 0) == (0, 32_767)
     [unit] = [read_unit(b"".join(map(bytes, harness.node.store.read_queue("B", 0, 0, 1, 1 << 27).chunks)))]
     assert unit.sys_flag == INNER_BATCH | NEED_UNWRAP, "a client that pulls it takes it apart"
+
+
+def test_a_kill_while_a_topic_with_batch_queues_is_deleted(harness: Harness) -> None:
+    harness.topic("B", 4, attributes={"+queue.type": "BatchCQ"})
+    harness.topic("Other")
+    client = harness.connect()
+    for queue_id in range(4):
+        assert client.ask(send("B", queue_id), b"x").code == 0
+    assert client.ask(send("Other"), b"y").code == 0
+    harness.node.topics.delete("B")
+    harness.driver.advance(10_000)
+    next(harness.node.store.deleting_topics(["B"]))  # the files of one queue
+    harness.restart(kill=True)
+    assert [bytes(unit.body) for unit in harness.stored("Other")] == [b"y"]
+    harness.topic("B", 4, attributes={"+queue.type": "BatchCQ"})
+    assert harness.connect().ask(send("B"), b"z").code == 0
+    harness.restart()
+    assert harness.stored("B")[-1].body == b"z"

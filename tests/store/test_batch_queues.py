@@ -94,6 +94,7 @@ def test_a_kind_that_the_topic_does_not_have_is_refused(tmp_path: Path) -> None:
             open_store(settings(tmp_path, BATCH), NOW, has_batch_queues=has_batch_queues)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "lock"] == was
     assert open_store(settings(tmp_path, BATCH), NOW).close(NOW), "nobody said: the directories decide"
+    assert open_store(settings(tmp_path, BATCH), NOW, has_batch_queues=lambda _: None).close(NOW), "no topic: as well"
 
 
 # --- our own
