@@ -160,6 +160,7 @@ class ConsumerOffsets(PersistedTable):
         row = self._offsets.rows.get(topic + SEPARATOR + source)
         if row is not None and source != destination and not self.full:
             self._queues += len(row) - len(self._offsets.put(topic + SEPARATOR + destination, dict(row)) or ())
+            self._safe.forget(topic + SEPARATOR + destination)
             self._link(topic, destination)
             self.changed(at_once=False)
 

@@ -55,4 +55,5 @@ def test_so_much_is_kept(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> N
     codes = [commit(client, 0, f"%LMQ%G{number}") for number in range(20)]
     assert codes == [0] * 10 + [1] * 10
     assert commit(client, 0, "%LMQ%G3") == 0
+    harness.node.offsets.commit("%LMQ%G15", "T", 0, 1, "a pop")
     assert progress(client, "%LMQ%G15") is None

@@ -246,6 +246,15 @@ def test_progress_that_is_set_rests_on_nothing() -> None:
     assert not offsets._safe
 
 
+def test_progress_that_is_cloned_rests_on_nothing() -> None:
+    offsets = ConsumerOffsets(BrokerConfig(), Env(wall_ms=1, mono_ms=1))
+    offsets.commit("H", "T", 0, 5)
+    for number, end_offset in ((0, 0), (10, 100)):
+        offsets.commit_resting("G", "T", 0, number, end_offset)
+    offsets.clone("H", "G", "T")
+    assert (offsets.query("G", "T", 0), in_file(offsets), offsets.dirty) == (5, 5, False)
+
+
 def test_acknowledgements_that_come_before_their_check_point_count() -> None:
     """A stop puts a check point behind others; what was on its way to the timer then, and due at the start, comes first."""
     queue = ReviveQueue(0, "b", 0)
