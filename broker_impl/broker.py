@@ -314,7 +314,7 @@ class _NameServerLinks:
         try:
             link = await self._link(asked.namesrv)
             response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
-        except (OSError, BadHeader, ConnectionLost, trio.TooSlowError) as error:
+        except (OSError, ValueError, BadHeader, ConnectionLost, trio.TooSlowError) as error:  # ValueError: it cannot be sent
             self._env.refresh()
             self._registrar.failed(asked, reason(error), self._env.mono_ms)
         else:
@@ -325,7 +325,7 @@ class _NameServerLinks:
     async def _say_goodbye(self, asked: Asked) -> None:
         link = self._links.get(asked.namesrv)
         if link is not None:
-            with contextlib.suppress(OSError, BadHeader, ConnectionLost, trio.TooSlowError):
+            with contextlib.suppress(OSError, ValueError, BadHeader, ConnectionLost, trio.TooSlowError):
                 await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
 
     async def _link(self, namesrv: str) -> Connection:

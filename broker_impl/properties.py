@@ -208,6 +208,7 @@ class Properties:
             if key.refuses(wanted[name]):
                 raise BadConfig([f"{name}={plain_text(text, 64)} is refused: {key.why}"])
         names = {name for name, text in wanted.items() if self.text(name) != text}
+        self._check_whole(names, wanted)
         for name in names:
             self._assign(self.keys[name], wanted[name], now=not self.keys[name].next_start)
         others = {name for name, text in entries.items() if self.unknown.get(name, text) != text}
@@ -215,6 +216,21 @@ class Properties:
         for listener in self.on_update:
             listener(names)
         return Change(names | others, passed_over)
+
+    def _check_whole(self, names: set[str], wanted: Mapping[str, str]) -> None:
+        """Whether a server starts with these values.  Raises `BadConfig`."""
+        texts, was_set = self._texts.copy(), self._set.copy()
+        effective = [key for key in map(self.keys.__getitem__, names) if key.status == "effective"]
+        now = [(key.attribute, getattr(self, key.attribute)) for key in effective]
+        for name in names:
+            self._assign(self.keys[name], wanted[name])
+        faults = self._faults_of_the_whole()
+        self._texts, self._set = texts, was_set
+        for attribute, value in now:
+            setattr(self, attribute, value)
+        self._faults_of_the_whole()  # what it derives is that of the values which count
+        if faults:
+            raise BadConfig(faults)
 
     def later(self, names: Iterable[str]) -> list[str]:
         """Those of the changed ones that count from the next start, sorted."""

@@ -28,11 +28,14 @@ from rmq_wire.command import Command
 from rmq_wire.declare import Request
 from rmq_wire.errors import WireError
 from rmq_wire.headers.naming import QueryDataVersion, QueryDataVersionResponse, RegisterBroker, RegisterTopic, UnregisterBroker
+from rmq_wire.layout.frame import FRAME_BYTES_MAX
 
 SECOND_MS: Final = 10_000
 """The second registration follows the first after this (Java: the initial delay of the register task)."""
 PERIOD_MS_MIN, PERIOD_MS_MAX = 10_000, 60_000
 """Bounds that Java puts on `registerNameServerPeriod`."""
+BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
+"""What leaves room for the header of a frame."""
 LEAVE_TIMEOUT_MS: Final = 3_000
 SINGLE_TOPIC_TIMEOUT_MS: Final = 3_000
 RETRY_MS_MIN, RETRY_MS_MAX = 1_000, 5_000
@@ -110,7 +113,9 @@ class Announcement:
         return Unregistration(who.cluster, who.name, who.broker_id, who.addr)
 
     def registers(self, changed: Iterable[TopicConfig] | None = None) -> Slices[list[tuple[Request, bytes]]]:
-        """Code 103 with its body: one request, or several when the table is to be split."""
+        """Code 103 with its body: one request, or several when the table is to be split, or fits into no frame (*differs*: Java
+        sends what name servers close the connection for).
+        """
         table: dict[str, TopicConfig] = {}
         version = self.topics.version_told()  # what is announced from here on has another one
         yield from self.offering(table, None if changed is None else list(changed))
@@ -118,11 +123,17 @@ class Announcement:
         if self.settings.enable_split_registration and changed is None:
             size = self.settings.split_registration_size
         items = list(table.items())
-        found = []
-        for start in range(0, max(len(items), 1), size):
-            if start:  # a name server has been told of `version`, and passes over what comes under it again
+        parts = deque(items[start : start + size] for start in range(0, max(len(items), 1), size))
+        found: list[tuple[Request, bytes]] = []
+        while parts:
+            part = parts.popleft()
+            if found:  # a name server has been told of `version`, and passes over what comes under it again
                 version = self.topics.version_told(again=True)
-            found.append((yield from self._register(dict(items[start : start + size]), version)))
+            request, body = yield from self._register(dict(part), version)
+            if len(body) > BODY_BYTES_MAX and len(part) > 1:
+                parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
+            else:
+                found.append((request, body))
             yield None
         return found
 

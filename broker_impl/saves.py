@@ -71,6 +71,8 @@ class Saves:
         """To be written, in this order."""
         self._gathering = False
         self._writing: set[PersistedTable] = set()
+        self._on_thread: set[PersistedTable] = set()
+        """Of these, those whose text is made."""
         self._waiting: dict[PersistedTable, deque[tuple[int, Then]]] = {table: deque() for table in persister.tables}
         """By table: (change that must be on the disk, who is called); the numbers only grow."""
         self._again: list[tuple[Peer, Command]] = []
@@ -86,7 +88,7 @@ class Saves:
     @property
     def writing(self) -> frozenset[PersistedTable]:
         """Tables that a thread may be writing."""
-        return frozenset(self._writing)
+        return frozenset(self._on_thread)
 
     def soon(self, table: PersistedTable) -> None:
         """Write the table after this turn, or right after the write of it that is under way."""
@@ -161,9 +163,11 @@ class Saves:
         if error is not None or chunks is None:
             self._ended(table, None, error)
         else:
+            self._on_thread.add(table)
             self._loop.job(Job(THREAD, partial(self._persister.write, table, chunks), partial(self._ended, table)))
 
     def _ended(self, table: PersistedTable, _result: object, error: BaseException | None) -> None:
+        self._on_thread.discard(table)
         if error is None:
             try:
                 table.check_written()

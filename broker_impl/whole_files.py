@@ -110,22 +110,26 @@ class WholeFiles:
             self._engine.guard(undo)
         for pending, _ in asked:
             pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, said))
-        self._engine.at(self._engine.env.mono_ms + AGAIN_MS, lambda: self._again(file))
+        if not file.waits:
+            file.waits = True
+            self._engine.at(self._engine.env.mono_ms + AGAIN_MS, lambda: self._again(file))
 
     def _again(self, file: _File) -> None:
+        file.waits = False
         if self._files.get(file.path) is file and not file.busy:
             self._begin(file)
 
 
 class _File:
-    """One of them.  `begun`: the changes that the text under way has; `waiting`: those since; `thread`: it is being written."""
+    """One of them.  `begun`: the changes that the text under way has; `waiting`: those since; `thread`: it is being written;
+    `waits`: it is to be written anew.
+    """
 
-    __slots__ = ("begun", "busy", "path", "text", "thread", "waiting")
+    __slots__ = ("begun", "busy", "path", "text", "thread", "waiting", "waits")
 
     def __init__(self, path: str, text: Text) -> None:
         self.path = path
         self.text = text
         self.begun: list[tuple[PendingAnswer, Undo]] = []
         self.waiting: list[tuple[PendingAnswer, Undo]] = []
-        self.busy = False
-        self.thread = False
+        self.busy = self.thread = self.waits = False

@@ -77,8 +77,8 @@ class VersionedTable(PersistedTable, Generic[Row]):
         self.changed(undo=undo)
 
     def _put_back(self, rows: Iterable[tuple[str, Row | None]], unknown: dict[str, Any] | None = None) -> None:
-        """Rows as they were; `unknown` is what a file said of them."""
-        for name, row in rows:
+        """Rows as they were, one that was changed twice as it was first; `unknown` is what a file said of them."""
+        for name, row in reversed(list(rows)):
             if row is None:
                 self._rows.drop(name)
             else:

@@ -32,6 +32,9 @@ from rmq_columns.read.stores import chosen
 SMALL_SHARE = 4
 """A batch with fewer than one part in so many of the rows that it may have waits for the next."""
 
+HELD_BYTES_MAX = 64 << 20
+"""More wait for no others, however few they are: bodies may be unpacked to many times their size in the log."""
+
 Made = tuple[pa.RecordBatch, bool]
 """Rows, and whether they are as many bytes as were asked for."""
 
@@ -55,24 +58,23 @@ def read_messages(split: Split, schema: pa.Schema, batch_bytes: int | None = Non
     options = split.options
     rows = _Messages(options, split.store.broker_name, schema, batch_bytes)
     held: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for made, is_large in rows.of(split):
         if held and (is_large or count + len(made) > options.batch_rows):
-            yield _joined(held)
-            held, count = [], 0
+            yield from _joined(held)
+            held, count, size = [], 0, 0
         held.append(made)
         count += len(made)
-        if is_large or count * SMALL_SHARE >= options.batch_rows:
-            yield _joined(held)
-            held, count = [], 0
-    if held:
-        yield _joined(held)
+        size += made.nbytes
+        if is_large or count * SMALL_SHARE >= options.batch_rows or size >= HELD_BYTES_MAX:
+            yield from _joined(held)
+            held, count, size = [], 0, 0
+    yield from _joined(held)
 
 
-def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(held) == 1:
-        return held[0]
-    return pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+def _joined(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As one, mostly: of a column with more than 2 GiB Arrow makes several."""
+    return pa.Table.from_batches(held).combine_chunks().to_batches() if len(held) > 1 else held
 
 
 def damages(split: Split) -> Iterator[Damage]:

@@ -96,6 +96,7 @@ class TimerWheel:
 
     def has_room(self, read_ms: int, write_ms: int, window_slots: int) -> bool:
         """No slot that what comes now may enter has the place of one that was not read: that may be weeks old."""
+        window_slots = min(window_slots, self.slots // 2 - BLANK_SLOTS)  # nothing is due later than half a turn from now
         return self.tick(write_ms) + window_slots + BLANK_SLOTS < self.tick(read_ms) + self.slots
 
     def get(self, tick: int) -> Slot:

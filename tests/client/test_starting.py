@@ -75,7 +75,7 @@ async def test_who_comes_or_goes_meanwhile_does_not_hold_up_who_starts(autojump_
         async def other() -> None:
             with leaving:
                 async with client.push_consumer("Other", {"T": "*"}, Heard(), **FIRST):
-                    await trio.sleep_forever()
+                    await trio.Event().wait()
 
         nursery.start_soon(other)
         await pass_time(5)

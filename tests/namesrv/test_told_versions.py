@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from broker_impl import registration
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.slices import finished
 from broker_impl.env import Env
@@ -115,3 +116,23 @@ def test_a_change_that_a_name_server_missed_comes_with_the_next_registration(spl
     world.registrar.failed(lost, "it does not answer", 1_000)
     world.tell(60_000)
     world.check()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_topics_that_fit_into_no_frame_come_in_several(monkeypatch: pytest.MonkeyPatch, changed: bool) -> None:
+    world = World()
+    world.tell(0)
+    monkeypatch.setattr(registration, "BODY_BYTES_MAX", 1_000)
+    made = world.put(*NAMES, queues=8)
+    if changed:
+        world.topics.announce(made)
+    else:
+        world.registrar.everything_changed()
+    sizes: list[int] = []
+    while asked := world.begin(60_000):
+        sizes += [len(one.body) for one in asked]
+        for one in asked:
+            world.hear(one)
+    assert len(sizes) > 2
+    assert max(sizes) <= 1_000
+    assert world.queues(world.asked) == [8] * len(NAMES)
