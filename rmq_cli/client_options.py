@@ -31,14 +31,17 @@ class Cluster(NamedTuple):
     ca: Path | None
 
     def connect(self) -> AbstractAsyncContextManager[Any]:
-        """A client of it."""
+        """A client of it.  Raises `Complaint`, `ClientError`."""
         from rmq_client.client import connect
         from rmq_client.signing import Credentials
 
         if (self.access_key is None) != (self.secret_key is None):
             raise Complaint("an access key needs a secret key, and the other way round: --access-key, --secret-key")
         credentials = Credentials(self.access_key, self.secret_key) if self.access_key and self.secret_key else None
-        context = ssl.create_default_context(cafile=self.ca) if self.tls or self.ca else None
+        try:
+            context = ssl.create_default_context(cafile=self.ca) if self.tls or self.ca else None
+        except OSError as error:  # among them those of TLS
+            raise Complaint(f"--ca {self.ca}: no certificate can be read from it: {error.strerror or error}") from None
         return connect(self.namesrv, namespace=self.namespace, credentials=credentials, tls=context)
 
 
@@ -79,7 +82,10 @@ def cluster_options(function: F) -> F:
 
 
 def run(call: Callable[[], Awaitable[None]]) -> None:
-    """Run it to its end.  An error of the client becomes a `Complaint`; Ctrl-C ends it without a word, with status 130."""
+    """Run it to its end.  An error of the client becomes a `Complaint`.
+
+    Ctrl-C and SIGTERM end it without a word, with status 130 and 143.
+    """
     import trio
 
     from rmq_client.errors import ClientError
@@ -90,12 +96,9 @@ def run(call: Callable[[], Awaitable[None]]) -> None:
     except ClientError as error:
         raise Complaint(str(error)) from None
     except BaseExceptionGroup as group:
-        interrupted, rest = group.split(KeyboardInterrupt)
-        if interrupted is not None:
-            raise SystemExit(130) from None
         ours: tuple[type[Exception], ...] = (ClientError, Complaint)
         found = group.subgroup(ours)
-        if rest is None or found is None:
+        if found is None:
             raise
         first: BaseException = found
         while isinstance(first, BaseExceptionGroup):

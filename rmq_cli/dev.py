@@ -149,8 +149,10 @@ def command(
 def _read_init(path: str, chosen: dict[str, str]) -> InitFile:
     """What the file of `--init` says.  Raises `Complaint`."""
     from rmq_cli.init_file import read_init
+    from rmq_wire.implied.timers import MAX_DELAY_S
 
-    found = read_init(Path(path))
+    delay_s_max = chosen.get("timerMaxDelaySec", "").strip()  # what is no number is named with the other settings
+    found = read_init(Path(path), int(delay_s_max) if delay_s_max.isdecimal() else MAX_DELAY_S)
     for key in INDEX_KEYS if found.messages else ():
         if chosen.get(key, "true").strip().lower() != "true":
             raise Complaint(f"--init knows its messages again by the index: leave out --set {key}=, or the messages")

@@ -17,11 +17,15 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from broker_impl.capabilities.groups import RETRY_QUEUES_MAX
+from broker_impl.capabilities.topics import QUEUES_MAX
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, Attribute, BadAttribute
 from rmq_cli.complaint import Complaint, Denied
 from rmq_wire import names
+from rmq_wire import properties as wire
 from rmq_wire import property_names as prop
 from rmq_wire.implied.delay_levels import parse_delay_levels
+from rmq_wire.implied.timers import MAX_DELAY_S
 
 FILE_BYTES_MAX: Final = 16 << 20
 """It is read at once: some 100,000 small messages."""
@@ -34,7 +38,7 @@ _TEXT: Final = re.compile(
 UNIQUE_KEY_BYTES: Final = 16
 """As a Java client's unique key has, in hexadecimal digits."""
 
-Queues = Annotated[int, msgspec.Meta(ge=1, le=16_384)]
+Queues = Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -68,7 +72,7 @@ class InitGroup(_Item):
     consume_from_min_enable: bool | None = None
     consume_broadcast_enable: bool | None = None
     consume_message_orderly: bool | None = None
-    retry_queue_nums: Count | None = None
+    retry_queue_nums: Annotated[int, msgspec.Meta(ge=0, le=RETRY_QUEUES_MAX)] | None = None
     retry_max_times: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     broker_id: Count | None = None
     which_broker_when_consume_slowly: Count | None = None
@@ -112,8 +116,8 @@ class InitFile(NamedTuple):
     messages: Sequence[tuple[str, Placed]]
 
 
-def read_init(path: Path) -> InitFile:
-    """Raises `BadInit`, `Denied`."""
+def read_init(path: Path, delay_s_max: int = MAX_DELAY_S) -> InitFile:
+    """delay_s_max: the brokers' `timerMaxDelaySec`.  Raises `BadInit`, `Denied`."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -132,16 +136,17 @@ def read_init(path: Path) -> InitFile:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInit(f"{path}: not TOML: {error}") from None
-    return _Reading(path, text, document).read()
+    return _Reading(path, text, document, delay_s_max).read()
 
 
 class _Reading:
     """Gathers everything that is wrong, so that one look at the file mends it."""
 
-    def __init__(self, path: Path, text: str, document: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, text: str, document: Mapping[str, Any], delay_s_max: int) -> None:
         self._path = path
         self._lines = Lines(text)
         self._document = document
+        self._delay_s_max = delay_s_max
         self._faults: list[str] = []
 
     def read(self) -> InitFile:
@@ -170,7 +175,7 @@ class _Reading:
                 key, what = _worded(str(wrong), KINDS[kind])
                 self._fault(self._lines.of_key(kind, number, key), what)
                 continue
-            for key, what in _problems(item):
+            for key, what in _problems(item, self._delay_s_max):
                 self._fault(self._lines.of_key(kind, number, key), f"{key}: {what}")
             yield Placed(item, f"{self._path}, line {self._lines.of_key(kind, number, None) or '?'}")
 
@@ -207,10 +212,10 @@ def _required(kind: type[_Item]) -> list[str]:
     return [field.encode_name for field in msgspec.structs.fields(kind) if field.required]
 
 
-def _problems(item: Any) -> Iterator[tuple[str, str]]:
+def _problems(item: Any, delay_s_max: int) -> Iterator[tuple[str, str]]:
     """What types do not say: (key, what is expected)."""
     if isinstance(item, InitMessage):
-        yield from _of_message(item)
+        yield from _of_message(item, delay_s_max)
         return
     if isinstance(item, InitTopic):
         problem = names.topic_problem(item.name)
@@ -235,24 +240,37 @@ def _problems(item: Any) -> Iterator[tuple[str, str]]:
             yield "attributes", f"{name}: {wrong}"
 
 
-def _of_message(item: InitMessage) -> Iterator[tuple[str, str]]:
+def _of_message(item: InitMessage, delay_s_max: int) -> Iterator[tuple[str, str]]:
     problem = names.topic_problem(item.topic)
+    if problem is None and names.takes_no_sends(item.topic):
+        problem = names.not_sendable_remark(item.topic)
     if problem is not None:
         yield "topic", problem
     if not item.body:
         yield "body", "expected at least one character: a broker takes no empty message"
+    keys = [item.keys] if isinstance(item.keys, str) else item.keys
+    for name, texts in (("tags", [item.tags]), ("keys", keys), ("hashKey", [item.hash_key or ""])):
+        if any(map(_has_mark, texts)):
+            yield name, "expected a text without the characters 1 and 2, which separate properties"
+    if not isinstance(item.keys, str) and any(not key or prop.KEY_SEPARATOR in key for key in keys):
+        yield "keys", "expected texts that are not empty and have no blank, which separates keys"
     for name, value in item.properties.items():
         if name in prop.RESERVED:
             yield "properties", f"{name} is a name of the system's own"
-        elif not name or not value or any(mark in name + value for mark in "\x01\x02"):
+        elif not name or not value or _has_mark(name + value):
             yield "properties", f"{name!r}: expected a name and a value, without the characters 1 and 2"
     if isinstance(item.delay, str):
         try:
-            lawful = len(parse_delay_levels(item.delay)) == 1
+            [delay_ms] = parse_delay_levels(item.delay)
         except ValueError:
-            lawful = False
-        if not lawful:
             yield "delay", f'expected a level (1 to 18) or a time as "10s" (ms, s, m, h, d); seen "{item.delay}"'
+            return
+        if delay_ms > delay_s_max * 1_000:
+            yield "delay", f"expected {delay_s_max} s at most, the broker's timerMaxDelaySec; seen {item.delay}"
+
+
+def _has_mark(text: str) -> bool:
+    return wire.NAME_END in text or wire.PAIR_END in text
 
 
 def _recognisable(rows: Sequence[Placed]) -> Iterator[tuple[str, Placed]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from rmq_inspect.times import parse, short_text_of, text_of, zone_text
 from rmq_wire import property_names as prop
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Row = TypeVar("Row")
 
 NOTES_MAX: Final = 20
 """Lines about what could not be read; more are counted."""
@@ -88,8 +90,13 @@ class Notes:
 def chosen(store: StoreDirectory, wanted: Wanted, options: dict[str, Any], notes: Notes) -> Iterator[Unit]:
     """The messages of the selection, at most `limit`.  Raises `NoSuchTopic` where there is none because of the topic."""
     found = messages(store, wanted, scan=options["scan"], slots=options["hash_slots"], progress=progress(), note=notes)
-    units = itertools.islice(found, options["limit"]) if options["limit"] else found
+    units = limited(found, options["limit"])
     return units if wanted.topic is None else _of_topic(units, store, wanted.topic)
+
+
+def limited(rows: Iterator[Row], limit: int | None) -> Iterator[Row]:
+    """At most so many; all where that is nothing, 0, or more than can be counted."""
+    return itertools.islice(rows, limit) if limit and limit <= sys.maxsize else rows
 
 
 def _of_topic(units: Iterator[Unit], store: StoreDirectory, topic: str) -> Iterator[Unit]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from rmq_cli.inspect_selection import (
     Notes,
     body_option,
     chosen,
+    limited,
     selection_options,
     wanted_of,
     write_messages,
@@ -95,7 +95,7 @@ def command(
         raise CannotLook(f"{path}: nothing of a store is here")
     logs = [file for file in under if file.kind in _MESSAGES]
     if len(logs) == len(under):
-        shown.messages(itertools.islice(_units(logs, shown.notes), options["limit"] or None))
+        shown.messages(limited(_units(logs, shown.notes), options["limit"]))
         return
     for number, file in enumerate(under):
         if not as_json and len(under) > 1:
@@ -139,7 +139,7 @@ class _Shown:
         match file.kind:
             case Kind.COMMIT_LOG:
                 units = (unit for unit in _units([file], self.notes) if wanted.accepts(unit))
-                self.messages(itertools.islice(units, self._options["limit"] or None))
+                self.messages(limited(units, self._options["limit"]))
             case Kind.CHECKPOINT | Kind.TIMER_CHECK:
                 self._fields(file, files.checkpoint_of(file))
             case Kind.CONFIG:
@@ -163,10 +163,10 @@ class _Shown:
         slots = self._options["hash_slots"]
         if file.kind is Kind.INDEX:
             self._fields(file, files.index_header(file, slots))
-        limit = self._options["limit"] or None
         count = 0
         start = max(queue_offset * UNIT.size - file.start, 0) if file.kind is Kind.CONSUME_QUEUE else 0
-        for count, row in enumerate(itertools.islice(files.rows(file, start=start, slots=slots), limit), 1):
+        rows = files.rows(file, start=start, slots=slots)
+        for count, row in enumerate(limited(rows, self._options["limit"]), 1):
             if self._json:
                 click.echo(json_line({"file": file.name, **row}))
                 continue

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -65,39 +63,25 @@ def command(
     chosen = MessageQueue(topic, *_queue(queue)) if queue is not None else None
 
     async def send() -> None:
+        from rmq_cli.sending import Bodies
+
         sent = 0
-        async with cluster.connect() as client:
-            producer = client.producer(group)
-            for one in _bodies(body, file, lines):
-                try:
-                    result = await producer.send(Message(topic, one, **options), queue=chosen, order_key=order_key)
-                except ClientError as error:
-                    raise Complaint(f"{error}; {sent} messages were sent before" if lines else str(error)) from None
-                sent += 1
-                _say(result, as_json)
+        with Bodies(body, file, lines) as source:
+            async with cluster.connect() as client:
+                producer = client.producer(group)
+                while bodies := await source.more():
+                    for one in bodies:
+                        try:
+                            result = await producer.send(Message(topic, one, **options), queue=chosen, order_key=order_key)
+                        except ClientError as error:
+                            raise Complaint(f"{error}; {sent} messages were sent before" if lines else str(error)) from None
+                        sent += 1
+                        _say(result, as_json)
 
     began = time.perf_counter()
     run(send)
     if lines and not as_json:
         click.echo(f"in {time.perf_counter() - began:.2f} s", err=True)
-
-
-def _bodies(body: str | None, file: Path | None, lines: bool) -> Iterator[bytes]:
-    if body is not None:
-        yield body.encode()
-        return
-    source: IO[bytes]
-    try:
-        source = sys.stdin.buffer if file is None or str(file) == "-" else file.open("rb")
-    except OSError as error:
-        raise Complaint(f"{file}: {error.strerror}") from None
-    with source:
-        if lines:
-            for line in source:
-                if text := line.rstrip(b"\r\n"):
-                    yield text
-        else:
-            yield source.read()
 
 
 def _say(result: Any, as_json: bool) -> None:

@@ -34,5 +34,9 @@ def stoppable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise SystemExit(STATUS_OF_SIGNAL + ended_by) from None
+    except BaseExceptionGroup as group:  # it came while tasks were at work
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise SystemExit(STATUS_OF_SIGNAL + ended_by) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -88,7 +88,7 @@ class Call:
         began_s, computed_s = time.perf_counter(), time.thread_time()
         try:
             done = self._function(message) is not False
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _say(f"{message!r} is not done: {type(error).__name__}: {error}")
             done = False
         return Spent(done, time.thread_time() - computed_s, time.perf_counter() - began_s)
@@ -113,8 +113,15 @@ class Shell:
         return await trio.to_thread.run_sync(self._run, message, abandon_on_cancel=True, limiter=_THREADS)
 
     def _run(self, message: Any) -> Spent:
+        from rmq_client.errors import UnreadableBody
+
         began_s = time.perf_counter()
         sys.stdout.flush()
+        try:
+            body = message.body  # before the command starts: without its input it must not run
+        except UnreadableBody as reason:
+            _say(f"{message!r} is not done: {reason}")
+            return Spent(False, 0.0, time.perf_counter() - began_s)
         try:
             child = subprocess.Popen(
                 self._command,
@@ -130,7 +137,7 @@ class Shell:
             self._running.add(child)
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin:  # it need not read
-            child.stdin.write(message.body)
+            child.stdin.write(body)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         with self._lock:
@@ -172,8 +179,9 @@ def _found(place: str) -> Callable[[Any], object]:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as reason:
-        raise Complaint(f"--call {place}: {reason}") from None
+    except (Exception, SystemExit) as reason:  # whatever the module does when it is imported
+        first_line = str(reason).partition("\n")[0]
+        raise Complaint(f"--call {place}: {type(reason).__name__}: {first_line}") from None
     if not callable(found):
         raise Complaint(f"--call {place}: {name} is no function")
     function: Callable[[Any], object] = found

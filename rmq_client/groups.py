@@ -95,11 +95,15 @@ class Groups:
         self._limiter = trio.CapacityLimiter(AT_ONCE_MAX)
 
     async def names(self) -> list[str]:
-        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself."""
+        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself.
+
+        With a name space only its own.
+        """
         answer = await self._client.ask_name_server(GetAllTopicListFromNameserver())
         topics = self._read(TopicList, answer.body, self._client.name_servers.chosen).topic_list
         found = {names.group_of_retry_topic(topic) for topic in topics if names.is_retry_topic(topic)}
-        return sorted(self._client.to_caller(group) for group in found if not names.is_predefined_group(group))
+        own = [group for group in found if self._client.on_wire(group) == group and not names.is_predefined_group(group)]
+        return sorted(map(self._client.to_caller, own))
 
     async def lag(self, group: str, *, owners: bool = True) -> GroupLag:
         """How far behind it is.  owners: ask its members, too.  Raises `InvalidName`, `NetworkError`, `BrokerError`."""

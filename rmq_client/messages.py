@@ -153,9 +153,22 @@ def _check_properties(message: Message) -> None:
     for name, value in message.plain_properties().items():
         if any(one in name or one in value for one in _SEPARATORS):
             raise InvalidMessage(f"property {name!r} has a character that separates properties (01 or 02)")
+        if not (_has_bytes(name) and _has_bytes(value)):
+            raise InvalidMessage(f"property {name!r} cannot be written in UTF-8: {value!r}")
     dispatched = message.properties.get(prop.INNER_MULTI_DISPATCH, "")
     if "/" in dispatched:
         raise InvalidMessage(f"INNER_MULTI_DISPATCH {dispatched} has a /")
+
+
+def _has_bytes(text: str) -> bool:
+    """Whether UTF-8 can say it; half of a surrogate pair would be stored as `?`."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_batch(messages: Sequence[Message]) -> None:

@@ -12,6 +12,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmq_client.errors import CallerError
 from rmq_wire.declare import Request
 
 ACCESS_KEY: Final = "AccessKey"
@@ -21,11 +22,22 @@ SIGNATURE: Final = "Signature"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a server with access control knows a client by.  Java: SessionCredentials."""
+    """What a server with access control knows a client by.  Java: SessionCredentials.
+
+    Raises `CallerError` for a text that cannot be written in UTF-8.
+    """
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        said = {"access key": self.access_key, "secret key": self.secret_key, "security token": self.security_token or ""}
+        for name, text in said.items():
+            try:
+                text.encode()
+            except UnicodeEncodeError:  # without its words, which have the text
+                raise CallerError(f"the {name} cannot be written in UTF-8") from None
 
     def sign(self, request: Request, body: bytes | bytearray | memoryview = b"") -> dict[str, str]:
         """The ext fields that go beside the request's own."""

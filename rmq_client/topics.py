@@ -72,14 +72,17 @@ class Topics:
         self._client = client
 
     async def names(self, *, system: bool = False) -> list[str]:
-        """The names of those that have a route, in order; without `system` not those of RocketMQ itself."""
+        """The names of those that have a route, in order; without `system` not those of RocketMQ itself.
+
+        With a name space only its own, and the system topics that belong to all.
+        """
         answer = await self._client.ask_name_server(GetAllTopicListFromNameserver())
         found = set(self._read(TopicList, answer.body).topic_list)
         if not system:
             info = await self._cluster()
             own = {*info.broker_addr_table, *info.cluster_addr_table, *map(names.reply_topic, info.cluster_addr_table)}
             found = {name for name in found - own if not _is_internal(name)}
-        return sorted(map(self._client.to_caller, found))
+        return sorted(self._client.to_caller(name) for name in found if self._client.on_wire(name) == name)
 
     async def show(self, topic: str) -> TopicState:
         """Raises `NoRoute`, `NetworkError`, `BrokerError`."""

@@ -160,6 +160,11 @@ def is_not_sendable(topic: str) -> bool:
     return topic in NOT_SENDABLE_TOPICS
 
 
+def takes_no_sends(topic: str) -> bool:
+    """A broker of ours refuses sends to it (*differs*: Java takes those to the timer's and the revive topic: anybody can forge)."""
+    return is_not_sendable(topic) or topic == WHEEL_TIMER_TOPIC or topic.startswith(REVIVE_LOG_PREFIX)
+
+
 def not_sendable_remark(topic: str) -> str:
     """What a send to such a topic is answered (`AbstractSendMessageProcessor.msgCheck`)."""
     return f"Sending message to topic[{topic}] is forbidden."

@@ -119,7 +119,7 @@ class SendRules:
         problem = names.topic_problem(name)
         if problem is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
-        if names.is_not_sendable(name) or name == names.WHEEL_TIMER_TOPIC or name.startswith(names.REVIVE_LOG_PREFIX):
+        if names.takes_no_sends(name):
             raise Refusal(ResponseCode.NO_PERMISSION, names.not_sendable_remark(name))
         remote = f"{call.peer.remote[0]}:{call.peer.remote[1]}"
         topic = self.topics.get(name) or self._made(asked, remote)

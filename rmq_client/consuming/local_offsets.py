@@ -45,18 +45,20 @@ class LocalOffsets:
         self.path = (root or Path.home() / DIRECTORY) / client_id / group / FILE
 
     def load(self) -> dict[MessageQueue, int]:
-        """What it says, or `.bak` where it is absent, empty or broken; nothing where neither is there.
+        """What it says, or `.bak` where it is absent, empty or broken; nothing where there is nothing in either.
 
-        Raises `CallerError` when `.bak` is broken, too: to begin anew without a word would consume all again, or skip.
+        Raises `CallerError` when one is broken and the other is not there or broken, too, and when one cannot be read: to begin
+        anew without a word would consume all again, or skip.
         """
-        found = self._read(self.path)
-        if found is not None:
-            return found
-        backup = self.path.with_name(FILE + BACKUP)
-        if (found := self._read(backup)) is not None:
-            return found
-        if backup.exists() and backup.stat().st_size:
-            raise CallerError(f"neither {self.path} nor {BACKUP} beside it can be read: mend or remove them")
+        broken = False
+        for path in (self.path, self._backup):
+            try:
+                if (found := self._read(path)) is not None:
+                    return found
+            except BadBody:
+                broken = True
+        if broken:
+            raise CallerError(f"neither {self.path} nor {BACKUP} beside it says any progress: mend or remove them")
         return {}
 
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -68,17 +70,27 @@ class LocalOffsets:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if self._read(self.path) is not None:  # a broken one must not push out a good .bak
-            os.replace(self.path, self.path.with_name(FILE + BACKUP))
+        if self._is_good():  # a broken one must not push out a good .bak
+            os.replace(self.path, self._backup)
         os.replace(part, self.path)
+
+    @property
+    def _backup(self) -> Path:
+        return self.path.with_name(FILE + BACKUP)
+
+    def _is_good(self) -> bool:
+        try:
+            return self._read(self.path) is not None
+        except BadBody:
+            return False
 
     @staticmethod
     def _read(path: Path) -> dict[MessageQueue, int] | None:
+        """None: it is absent or empty.  Raises `BadBody`, `CallerError`."""
         try:
             text = path.read_bytes()
         except FileNotFoundError:
             return None
-        try:
-            return OffsetSerializeWrapper.read(text).offset_table if text else None
-        except BadBody:
-            return None
+        except OSError as error:
+            raise CallerError(f"{path} cannot be read: {error.strerror or error}") from None
+        return OffsetSerializeWrapper.read(text).offset_table if text else None

@@ -172,7 +172,10 @@ class Topics:
         self._own = own
 
     async def names(self, *, system: bool = False) -> list[str]:
-        """The names of those that have a route, in order; without `system` not those of RocketMQ itself."""
+        """The names of those that have a route, in order; without `system` not those of RocketMQ itself.
+
+        With a name space only its own, and the system topics that belong to all.
+        """
         return await self._loop.call(partial(self._own.names, system=system))
 
     async def show(self, topic: str) -> TopicState:
@@ -223,7 +226,10 @@ class Groups:
         self._own = own
 
     async def names(self) -> list[str]:
-        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself."""
+        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself.
+
+        With a name space only its own.
+        """
         return await self._loop.call(self._own.names)
 
     async def lag(self, group: str, *, owners: bool = True) -> GroupLag:

@@ -171,7 +171,10 @@ class Topics:
         self._own = own
 
     def names(self, *, system: bool = False) -> list[str]:
-        """The names of those that have a route, in order; without `system` not those of RocketMQ itself."""
+        """The names of those that have a route, in order; without `system` not those of RocketMQ itself.
+
+        With a name space only its own, and the system topics that belong to all.
+        """
         return self._loop.call(partial(self._own.names, system=system))
 
     def show(self, topic: str) -> TopicState:
@@ -222,7 +225,10 @@ class Groups:
         self._own = own
 
     def names(self) -> list[str]:
-        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself."""
+        """Those that have consumed (they have a retry topic), in order, without those of RocketMQ itself.
+
+        With a name space only its own.
+        """
         return self._loop.call(self._own.names)
 
     def lag(self, group: str, *, owners: bool = True) -> GroupLag:

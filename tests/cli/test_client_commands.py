@@ -68,17 +68,30 @@ def test_a_delayed_message_names_its_handle(shell: Shell) -> None:
     assert shell.good("tail", "delays", "--from", "start", "--no-follow") == []
 
 
-def test_tail_follows_until_ctrl_c(shell: Shell) -> None:
-    shell.good("topic", "create", "follow", "-q", "2")
-    with shell.running("tail", "follow", "--from", "start") as following:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_tail_follows_until_a_signal(shell: Shell, number: signal.Signals) -> None:
+    topic = f"follow-{number}"
+    shell.good("topic", "create", topic, "-q", "2")
+    with shell.running("tail", topic, "--from", "start") as following:
         assert following.stdout is not None
         assert following.stderr is not None
-        for number in range(2):
-            shell.good("send", "follow", f"m{number}")
-            assert following.stdout.readline().endswith(f"m{number}\n".encode())
-        following.send_signal(signal.SIGINT)
-        assert following.wait(PATIENCE_S) == 130
+        for body in ("m0", "m1"):
+            shell.good("send", topic, body)
+            assert following.stdout.readline().endswith(f"{body}\n".encode())
+        following.send_signal(number)
+        assert following.wait(PATIENCE_S) == 128 + number
         assert following.stderr.read() == b""
+
+
+def test_a_name_space_has_its_own_topics(shell: Shell) -> None:
+    for namespace in ("", "mine", "other"):
+        shell.good("topic", "create", f"spaced-{namespace}", "--namespace", namespace)
+    shell.good("topic", "create", "%RETRY%mine%spaced-group")
+    assert shell.good("topic", "list", "--namespace", "mine") == ["spaced-mine"]
+    assert {"spaced-", "mine%spaced-mine", "other%spaced-other"} <= set(shell.good("topic", "list"))
+    listed = set(shell.good("topic", "list", "--system", "--namespace", "mine"))
+    assert {"spaced-mine", "%RETRY%spaced-group", "TBW102"} <= listed
+    assert not {"spaced-", "other%spaced-other", "broker-a"} & listed
 
 
 @pytest.mark.parametrize(

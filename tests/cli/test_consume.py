@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from rmq_wire.implied.delay_levels import FAST_DELAY_LEVELS
+from rmq_wire.sys_flag import COMPRESSED
 from tests.support.client_shell import Shell
 from tests.support.process import until
+from tests.support.requests import send
 from tests.support.subject import Subject, start_subject
-from tests.support.talk import PATIENCE_S
+from tests.support.talk import PATIENCE_S, Talk
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,22 @@ def test_a_command_gets_each_message_and_what_it_fails_comes_again(shell: Shell)
     assert sorted(said) == sorted([f"commands 0 {one}" for one in sent] + ["commands 1 commands-3", "commands 2 commands-3"])
 
 
+@pytest.mark.parametrize("work", ["--exec", "--call"])
+def test_a_body_that_cannot_be_unpacked_is_given_to_nobody(ours: Subject, shell: Shell, work: str) -> None:
+    """A command would take no input for an empty body; that it was tried counts, so that it ends."""
+    topic = f"spoilt{work}"
+    shell.good("topic", "create", topic, "-q", "1")
+    with Talk(ours.address) as talk:
+        assert talk.ask(send(topic, sys_flag=COMPRESSED), b"not packed").code == 0
+    (shell.home / "spoilt.py").write_text("def take(message):\n    body = message.body\n    open('ran', 'wb').write(body)\n")
+    what = "echo > ran" if work == "--exec" else "spoilt:take"
+    ran = shell.run("consume", topic, "-g", f"{topic}-g", "--from", "start", "-c", "1", work, what)
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert ran.stderr.startswith(f"rmq: ReceivedMessage({topic}, ")
+    assert ran.stderr.count("\n") == 1
+    assert not (shell.home / "ran").exists()
+
+
 def test_a_function_likewise(shell: Shell) -> None:
     fill(shell, "functions", 3)
     (shell.home / "mine.py").write_text(
@@ -95,6 +113,16 @@ def test_a_function_likewise(shell: Shell) -> None:
     assert ran.returncode == 0
     assert sorted(ran.stdout.splitlines()) == ["0 functions-0", "0 functions-1", "0 functions-2", "1 functions-1"]
     assert re.fullmatch(r"rmq: ReceivedMessage\(functions, .*\) is not done: ValueError: not yet\n", ran.stderr)
+
+
+def test_a_function_that_exits_has_failed_like_any_other(shell: Shell) -> None:
+    """The message was tried, so that it counts."""
+    fill(shell, "exits", 1)
+    (shell.home / "exits.py").write_text("def take(message):\n    raise SystemExit(3)\n")
+    ran = shell.run("consume", "exits", "-g", "exits-g", "--from", "start", "--call", "exits:take", "-c", "1")
+    assert ran.returncode == 0
+    assert ran.stderr.startswith("rmq: ReceivedMessage(exits, ")
+    assert ran.stderr.count("\n") == 1
 
 
 def test_ctrl_c_finishes_what_is_at_work_and_keeps_progress(shell: Shell) -> None:
@@ -148,6 +176,21 @@ def test_it_ends_when_nobody_reads_what_it_prints(shell: Shell, group: tuple[str
         assert running.stderr.read() == b""
     if group and more:
         assert bodies(shell.good("consume", topic, *group, "-c", "1", "--json")) == ["one more"], "it was not done"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x = (", "SyntaxError: "), ("raise RuntimeError('no\\nmore')", "RuntimeError: no\n"), ("exit(0)", "SystemExit: 0\n")],
+)
+def test_a_module_that_cannot_be_imported(shell: Shell, text: str, said: str) -> None:
+    (shell.home / "spoilt_module.py").write_text(text)
+    assert said in shell.bad("consume", "t", "-g", "g", "--call", "spoilt_module:take")
+
+
+def test_a_place_for_progress_that_is_none(shell: Shell) -> None:
+    fill(shell, "homeless", 1)
+    shell.environment["HOME"] = "/dev/null"
+    assert "/dev/null" in shell.bad("consume", "homeless", "-g", "homeless-g", "--broadcast")
 
 
 def test_a_profile_finds_how_many_threads_are_best(shell: Shell) -> None:

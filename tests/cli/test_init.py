@@ -107,6 +107,17 @@ def written(home: Path, text: str, name: str = "shop.toml") -> Path:
         ('[[message]]\ntopic = "t"\nbody = "b"\ndelay = "soon"\n', 4, 'delay: expected a level (1 to 18) or a time as "10s"'),
         ('[[message]]\ntopic = "t"\nbody = "b"\nproperties = { TAGS = "a" }\n', 4, "TAGS is a name of the system's own"),
         ('[[message]]\ntopic = "t"\nbody = "b"\nproperties = { a = 1 }\n', 4, "properties: expected str, got int"),
+        ('[[group]]\nname = "g"\nretryQueueNums = 1025\n', 3, "retryQueueNums: expected int <= 1024"),
+        ('[[message]]\ntopic = "SCHEDULE_TOPIC_XXXX"\nbody = "b"\n', 2, "topic: Sending message to topic[SCHEDULE_TOPIC_XXXX]"),
+        ('[[message]]\ntopic = "rmq_sys_wheel_timer"\nbody = "b"\n', 2, "topic: Sending message to topic["),
+        ('[[message]]\ntopic = "rmq_sys_REVIVE_LOG_a"\nbody = "b"\n', 2, "topic: Sending message to topic["),
+        ('[[message]]\ntopic = "t"\nbody = "b"\ndelay = "73h"\n', 4, "delay: expected 259200 s at most"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\ntags = "a\\u0002b"\n', 4, "tags: expected a text without"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = "a\\u0001b"\n', 4, "keys: expected a text without"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = ["a", "a\\u0001b"]\n', 4, "keys: expected a text without"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = ["a b"]\n', 4, "keys: expected texts that"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = [""]\n', 4, "keys: expected texts that"),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nhashKey = "a\\u0001b"\n', 4, "hashKey: expected a text without"),
         ("a = 1\n[mesage]\nb = 2\n", 2, "mesage: expected [[topic]], [[group]] or [[message]]"),
         ('[topic]\nname = "t"\n', 1, "topic: expected [[topic]], once for each topic"),
         ("[[message]]\nbody = '''\n[[message]]\ndelay = 3\n'''\ntopic = \"t\"\ndelay = \"x\"\n", 7, "delay: expected"),
@@ -158,6 +169,20 @@ def test_the_command_ends_with_status_2_before_it_makes_anything(home: Path) -> 
     written(home, '[[message]]\ntopic = "t"\nbody = "b"\n')
     seen = invoke(*DEV, "--ephemeral", "--init", "shop.toml", "--set", "messageIndexEnable=false", home=home)
     assert (seen.status, "--init knows its messages again by the index" in seen.err) == (1, True)
+
+
+def test_a_delay_may_be_as_long_as_the_broker_takes_it(home: Path) -> None:
+    """The longest is taken, one that is longer is named before anything starts: by the limit that is set."""
+    message = '[[message]]\ntopic = "t"\nbody = "b"\ndelay = '
+    written(home, message + '"3d"\n')
+    written(home, message + '"61s"\n', "longer.toml")
+    start = (*DEV, "--store", str(home / "store"))
+    seen = invoke(*start, "--init", "longer.toml", "--set", "timerMaxDelaySec=60", home=home)
+    assert seen.status == 2
+    assert "longer.toml, line 4: delay: expected 60 s at most" in seen.err
+    assert not (home / "store").exists()
+    with Server(home, *start, "--init", "shop.toml") as server, Talk(server.ready["broker"]) as broker:
+        assert [m.body for m in all_of(broker, "rmq_sys_wheel_timer", 0)] == [b"b"]
 
 
 def test_everything_is_made_once(home: Path) -> None:

@@ -79,18 +79,20 @@ def test_owners_and_a_queue_that_is_stuck_on_its_head(shell: Shell) -> None:
         assert running.wait(PATIENCE_S) == 130
 
 
-def test_live_until_ctrl_c(shell: Shell) -> None:
-    fill(shell, "live", 3)
-    shell.good("consume", "live", "-g", "live-g", "--from", "start", "--orderly", "-c", "1")
-    with shell.running("lag", "-g", "live-g", "--json", "--interval", "0.1") as running:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_live_until_a_signal(shell: Shell, number: signal.Signals) -> None:
+    topic, group = f"live-{number}", f"live-{number}-g"
+    fill(shell, topic, 3)
+    shell.good("consume", topic, "-g", group, "--from", "start", "--orderly", "-c", "1")
+    with shell.running("lag", "-g", group, "--json", "--interval", "0.1") as running:
         assert running.stdout is not None
         assert running.stderr is not None
         assert json.loads(running.stdout.readline())["lag"] == 2
-        shell.good("send", "live", "one more")
+        shell.good("send", topic, "one more")
         while json.loads(running.stdout.readline())["lag"] != 3:
             pass
-        running.send_signal(signal.SIGINT)
-        assert running.wait(PATIENCE_S) == 130
+        running.send_signal(number)
+        assert running.wait(PATIENCE_S) == 128 + number
         assert running.stderr.read() == b""
 
 
@@ -121,6 +123,18 @@ def test_all_groups_and_many_queues(shell: Shell) -> None:
     wide = next(group for group in found["groups"] if group["group"] == "wide-g")
     assert sum(row["topic"] == "wide" for row in wide["queues"]) == 1_000
     assert "TOOLS_CONSUMER" not in {group["group"] for group in found["groups"]}
+
+
+def test_a_name_space_has_its_own_groups(shell: Shell) -> None:
+    """A group of another one, or of none, is no group of it that were not behind."""
+    for namespace in ("", "mine", "other"):
+        within = ("--namespace", namespace)
+        shell.good("topic", "create", "spaced", "-q", "1", *within)
+        shell.good("send", "spaced", "--lines", *within, typed=b"1\n2\n3\n")
+        group = f"spaced-{namespace}"
+        shell.good("consume", "spaced", "-g", group, "--from", "start", "--orderly", "-c", "1", *within)
+    assert [(group["group"], group["lag"]) for group in once(shell, "--namespace", "mine")["groups"]] == [("spaced-mine", 2)]
+    assert {"spaced-", "mine%spaced-mine", "other%spaced-other"} <= {group["group"] for group in once(shell)["groups"]}
 
 
 @pytest.mark.parametrize(

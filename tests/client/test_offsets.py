@@ -110,6 +110,32 @@ def test_both_broken_is_said(local: LocalOffsets) -> None:
         local.save({A: 7})
 
 
+@pytest.mark.parametrize("backup", [None, b""])
+def test_a_broken_one_alone_is_said(local: LocalOffsets, backup: bytes | None) -> None:
+    """It said something: to begin anew would consume all again, or skip."""
+    local.save({A: 5})
+    local.path.write_bytes(b"{")
+    if backup is not None:
+        local.path.with_name("offsets.json.bak").write_bytes(backup)
+    with pytest.raises(CallerError, match="mend or remove"):
+        local.load()
+    with pytest.raises(CallerError):
+        local.save({A: 7})
+    assert local.path.read_bytes() == b"{"
+
+
+@pytest.mark.parametrize("name", ["offsets.json", "offsets.json.bak", ".."])
+def test_what_cannot_be_opened_is_said(local: LocalOffsets, name: str) -> None:
+    """A directory in the place of a file, a file in that of a directory."""
+    local.path.parent.parent.mkdir(parents=True)
+    if name == "..":
+        local.path.parent.write_bytes(b"")
+    else:
+        local.path.with_name(name).mkdir(parents=True)
+    with pytest.raises(CallerError, match="cannot be read"):
+        local.load()
+
+
 @pytest.mark.parametrize("dies_at", [0, 1])
 def test_a_kill_between_any_two_steps_loses_nothing(local: LocalOffsets, monkeypatch: pytest.MonkeyPatch, dies_at: int) -> None:
     local.save({A: 5})
