@@ -161,7 +161,7 @@ def is_not_sendable(topic: str) -> bool:
 
 
 def takes_no_sends(topic: str) -> bool:
-    """A broker of ours refuses sends to it (*differs*: Java takes those to the timer's and the revive topic: anybody can forge)."""
+    """A broker of ours refuses sends to it (*differs*: Java takes those to timers and revival: anybody can forge)."""
     return is_not_sendable(topic) or topic == WHEEL_TIMER_TOPIC or topic.startswith(REVIVE_LOG_PREFIX)
 
 

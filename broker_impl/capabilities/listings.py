@@ -68,14 +68,14 @@ class Listings(Capability):
         table: Mapping[str, Body] = self._topics.table
         if self._pages(asked.data_version, asked.topic_seq, asked.max_topic_num):
             table = self._topics.page(asked.data_version, asked.topic_seq or 0, self._page_rows(asked.max_topic_num))
-        members: dict[str, bytes | Mapping[str, Any]] = {
+        members: dict[str, bytes | Rows] = {
             "dataVersion": self._topics.data_version.encode(),
             "mappingDataVersion": self._mapping_version.encode(),
-            "topicConfigTable": dict(table),
+            "topicConfigTable": _rows(table, Body.encode),
             "topicQueueMappingDetailMap": b"{}",
             "topicQueueMappingInfoMap": b"{}",
         }
-        return _spelled(GetAllTopicConfigResponse(total_topic_num=len(self._topics)), members, Body.encode)
+        return _spelled(GetAllTopicConfigResponse(total_topic_num=len(self._topics)), members)
 
     @answers(GetAllSubscriptionGroup)
     def groups(self, call: Call, asked: GetAllSubscriptionGroup) -> Answer:
@@ -85,24 +85,24 @@ class Listings(Capability):
         if self._pages(asked.data_version, asked.group_seq, asked.max_group_num):
             table = self._groups.page(asked.data_version, asked.group_seq or 0, self._page_rows(asked.max_group_num))
             forbidden = {group: row for group, row in forbidden.items() if group in table}
-        members: dict[str, bytes | Mapping[str, Any]] = {
+        members: dict[str, bytes | Rows] = {
             "dataVersion": self._groups.data_version.encode(),
-            "forbiddenTable": _json(forbidden),
-            "subscriptionGroupTable": dict(table),
+            "forbiddenTable": _rows(forbidden, _json),
+            "subscriptionGroupTable": _rows(table, Body.encode),
         }
-        return _spelled(GetAllSubscriptionGroupResponse(total_group_num=len(self._groups)), members, Body.encode)
+        return _spelled(GetAllSubscriptionGroupResponse(total_group_num=len(self._groups)), members)
 
     @answers(GetAllConsumerOffset)
     def consumer_offsets(self, call: Call, asked: GetAllConsumerOffset) -> Answer:
         """All progress, for a slave."""
-        body = self._offsets.as_body()
-        members: Mapping[str, bytes | Mapping[str, Any]] = {
-            "dataVersion": body.data_version.encode(),
-            "groupTopicMap": _json(body.group_topic_map),
-            "offsetTable": body.offset_table,
-            "pullOffsetTable": body.pull_offset_table or {},
+        topics_of, committed, handed_out = self._offsets.tables()
+        members: dict[str, bytes | Rows] = {
+            "dataVersion": self._offsets.data_version.encode(),
+            "groupTopicMap": _rows(topics_of, lambda topics: _json(list(topics))),
+            "offsetTable": _rows(committed, fastjson.dumps_fastjson),
+            "pullOffsetTable": _rows(handed_out, fastjson.dumps_fastjson),
         }
-        return _spelled(None, members, fastjson.dumps_fastjson)
+        return _spelled(None, members)
 
     @answers(GetAllDelayOffset)
     def delay_offsets(self, call: Call, asked: GetAllDelayOffset) -> Answer:
@@ -134,14 +134,22 @@ class Listings(Capability):
         return most if asked is None else min(most, asked)
 
 
-def _spelled(
-    header: Header | None, members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable[[Any], bytes]
-) -> Slices[Reply]:
-    """An object of ready members and of tables whose rows are spelled in slices, as they are when their turn comes."""
-    return Reply(header=header, body=(yield from joined(_pieces(members, row_text))))
+Rows = Iterator[tuple[str, bytes]]
+"""Keys, and the texts of their rows."""
 
 
-def _pieces(members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable[[Any], bytes]) -> Iterator[bytes]:
+def _rows(table: Mapping[str, Any], text: Callable[[Any], bytes]) -> Rows:
+    """Of the rows that are there now each as it is when its turn comes, if it is still there."""
+    keys = list(table)
+    return ((key, text(row)) for key in keys if (row := table.get(key)) is not None)
+
+
+def _spelled(header: Header | None, members: Mapping[str, bytes | Rows]) -> Slices[Reply]:
+    """An object of ready members and of tables whose rows are spelled in slices."""
+    return Reply(header=header, body=(yield from joined(_pieces(members))))
+
+
+def _pieces(members: Mapping[str, bytes | Rows]) -> Iterator[bytes]:
     before = b"{"
     for name, member in members.items():
         yield before + _json(name) + b":"
@@ -149,5 +157,5 @@ def _pieces(members: Mapping[str, bytes | Mapping[str, Any]], row_text: Callable
         if isinstance(member, bytes):
             yield member
         else:
-            yield from table_pieces((key, row_text(row)) for key, row in member.items())
+            yield from table_pieces(member)
     yield b"}"

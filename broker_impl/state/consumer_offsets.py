@@ -291,14 +291,9 @@ class ConsumerOffsets(PersistedTable):
             "pullOffsetTable": self._pulled,
         }
 
-    def as_body(self) -> ConsumerOffsetTable:
-        """Answer 43."""
-        return ConsumerOffsetTable(
-            data_version=self.data_version.copy(),
-            group_topic_map={group: list(topics) for group, topics in self._topics_of.rows.items()},
-            offset_table={key: dict(row) for key, row in self._offsets.rows.items()},
-            pull_offset_table={key: dict(row) for key, row in self._pulled.rows.items()},
-        )
+    def tables(self) -> tuple[Mapping[str, Mapping[str, None]], Mapping[str, Mapping[int, int]], Mapping[str, Mapping[int, int]]]:
+        """By group its topics; by `topic@group` and queue what was committed, and what was handed out."""
+        return self._topics_of.rows, self._offsets.rows, self._pulled.rows
 
     def take(self, document: dict[str, Any]) -> None:
         """The file's committed progress; what was handed out is not read back, as in Java."""

@@ -37,6 +37,9 @@ class VersionedTable(PersistedTable, Generic[Row]):
             lambda name, row: {**self._unknown.get(name, {}), **row.plain()}, buckets=concurrent_buckets(MAP_CAPACITY)
         )
         self.data_version = DataVersion(timestamp=env.wall_ms)
+        self._sorted: list[str] = []
+        """Names, as they were when the version was `_sorted_at`."""
+        self._sorted_at: DataVersion | None = None
         self.rows_max = sys.maxsize
         """So many are made; a file may have more."""
 
@@ -69,8 +72,10 @@ class VersionedTable(PersistedTable, Generic[Row]):
         except BadBody:
             same = False
         first = max(0, start) if same else 0
+        if self._sorted_at != self.data_version:  # sorting 100,000 takes 40 ms: not for each page
+            self._sorted_at, self._sorted = self.data_version.copy(), sorted(self._rows.rows)
         table = self._rows.rows
-        return {name: table[name] for name in sorted(table)[first : first + max(0, count)]}
+        return {name: table[name] for name in self._sorted[first : first + max(0, count)] if name in table}
 
     def _changed(self, *, undo: Callable[[], object] | None = None) -> None:
         self.data_version.advance(self._env.wall_ms)
@@ -78,6 +83,7 @@ class VersionedTable(PersistedTable, Generic[Row]):
 
     def _put_back(self, rows: Iterable[tuple[str, Row | None]], unknown: dict[str, Any] | None = None) -> None:
         """Rows as they were, one that was changed twice as it was first; `unknown` is what a file said of them."""
+        self._sorted_at = None
         for name, row in reversed(list(rows)):
             if row is None:
                 self._rows.drop(name)

@@ -136,7 +136,7 @@ class Siege(Harness):
             "topics": {name: topic.plain() for name, topic in node.topics.table.items()},
             "groups": {name: group.plain() for name, group in node.groups.table.items()},
             "forbidden": {group: dict(row) for group, row in node.groups.forbidden_table.items()},
-            "progress": node.offsets.as_body().plain()["offsetTable"],
+            "progress": {key: dict(row) for key, row in node.offsets.tables()[1].items()},
             "configuration": node.config.listing(),
             "directories": sorted(str(path.relative_to(self.scratch)) for path in self.scratch.rglob("*") if path.is_dir()),
         }
