@@ -295,9 +295,9 @@ async def absent_needs(target: Target, *, may_restart: bool = False) -> frozense
         absent.add(Need.STORE)
     if target.kind not in OWN_KINDS:
         absent |= {Need.OWN, Need.NAMESRV}
-    host, _, port = target.broker.rpartition(":")
-    if not await _connects(f"{host}:{int(port) - 2}"):
-        absent.add(Need.FAST_PORT)
+        host, _, port = target.broker.rpartition(":")
+        if not await _connects(f"{host}:{int(port) - 2}"):  # a server of the suite's has to have it
+            absent.add(Need.FAST_PORT)
     return frozenset(absent)
 
 

@@ -59,7 +59,7 @@ async def _acknowledged(t: Trial) -> Before:
     return Before(topic, group, delayed, stored)
 
 
-async def _still_there(t: Trial, before: Before) -> None:
+async def _still_there(t: Trial, before: Before, read: int = READ) -> None:
     link = t.connect()
     for queue in range(QUEUES):
         t.equal(f"messages of queue {queue}", await _stored(t, link, before.topic, queue), before.units[queue])
@@ -67,7 +67,7 @@ async def _still_there(t: Trial, before: Before) -> None:
             answer = await link.ask(asked(topic=before.topic, queue_id=queue))
             t.answer(f"{asked.__name__} of queue {queue}", answer, ext={"offset": str(expected)})
     asked_progress = QueryConsumerOffset(consumer_group=before.group, topic=before.topic, queue_id=1)
-    t.answer("the group's progress", await link.ask(asked_progress), ext={"offset": str(READ)})
+    t.answer("the group's progress", await link.ask(asked_progress), ext={"offset": str(read)})
     table = (await link.ask(groups.GetAllSubscriptionGroup())).json()["subscriptionGroupTable"]
     t.equal("the group's limit of attempts", table.get(before.group, {}).get("retryMaxTimes"), ATTEMPTS)
     for number in (0, MESSAGES * QUEUES - 1):
@@ -92,11 +92,14 @@ async def _still_there(t: Trial, before: Before) -> None:
 async def stopped(t: Trial) -> None:
     """Everything acknowledged is there when the broker comes back from a clean stop.
 
-    Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last.
+    Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last.  Progress that
+    was told right before the stop is there, too: it has a file that is written now and then.
     """
     before = await _acknowledged(t)
+    asked = UpdateConsumerOffset(consumer_group=before.group, topic=before.topic, queue_id=1, commit_offset=READ + 1)
+    t.answer("commit right before the stop", await t.broker.ask(asked))
     await t.restart_broker()
-    await _still_there(t, before)
+    await _still_there(t, before, READ + 1)
 
 
 @case(
