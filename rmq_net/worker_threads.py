@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -31,14 +32,20 @@ class WorkerThreads:
         """Jobs handed over whose result has not been taken."""
 
     def start(self, job: Job) -> None:
-        """Queue a job on its thread."""
+        """Queue a job on its thread.  Where the system has no more threads it ends with an OSError, and has not begun."""
+        self.running += 1
         queue = self._queues.get(job.thread)
         if queue is None:
-            queue = self._queues[job.thread] = SimpleQueue()
+            queue = SimpleQueue()
             thread = threading.Thread(target=self._work, args=(queue,), name=f"rmq-{job.thread}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as no:
+                self._done.append((job, None, OSError(errno.ENFILE, f"no thread for it: {no}")))  # ENFILE: it may be tried again
+                self._wake()
+                return
+            self._queues[job.thread] = queue
             self._threads.append(thread)
-            thread.start()
-        self.running += 1
         queue.put(job)
 
     def finish(self) -> bool:

@@ -31,14 +31,18 @@ class PendingClientRequests:
         """Answers that nobody waited for."""
 
     def ask(self, peer: Peer, request: Request, body: bytes, timeout_ms: int, then: Then) -> None:
-        """Send a question; `then` gets the response, or None, in a later turn."""
+        """Send a question; `then` gets the response, or None, in a later turn.  Raises ValueError: it fits into no frame."""
         now = self._env.mono_ms
         if peer.closed or peer.closing is not None or peer.client_requests >= self._asks_max:
             self._deadlines.at(now, lambda: then(None))
             return
-        peer.client_requests += 1
         due = self._deadlines.at(now + timeout_ms, lambda: self._expire(peer, opaque))
-        opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
+        try:
+            opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
+        except BaseException:
+            due.cancel()
+            raise
+        peer.client_requests += 1
         self._buffers.push(peer, frame)
 
     def send_oneway(self, peer: Peer, request: Request, body: bytes) -> None:

@@ -301,6 +301,7 @@ class Engine:
         if peer.closing is None and not peer.closed:
             peer.queued_ms = SERVED_WHENEVER
             peer.backlog.appendleft(command)
+            self._buffers.touch(peer)  # nothing newer of it is read before
             if len(peer.backlog) == 1:
                 self._backlogs.add(peer)
 

@@ -284,6 +284,19 @@ def test_open_questions_are_limited() -> None:
     assert first in asker.answers
 
 
+def test_a_question_that_fits_into_no_frame_is_none() -> None:
+    server = Server()
+    client = server.connect()
+    heard: list[object] = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a frame of"):
+            server.engine.ask(
+                client.peer, NotifyConsumerIdsChanged(consumer_group="g"), bytes(17 << 20), timeout_ms=1_000, then=heard.append
+            )
+    server.driver.advance(10_000)
+    assert (client.peer.client_requests, heard, server.engine.counters.errors) == (0, [], 0)
+
+
 def test_a_notice_is_one_way() -> None:
     server = Server()
     client = server.connect()

@@ -10,6 +10,7 @@ import pytest
 from rmq_net import worker_threads as module
 from rmq_net.service import Job
 from rmq_net.worker_threads import WorkerThreads
+from rmq_store.disk.segments import NO_DESCRIPTOR
 from tests.support.talk import PATIENCE_S
 
 
@@ -82,3 +83,31 @@ def test_a_stop_leaves_nothing_of_the_threads_that_ended() -> None:
         workers.stop()
         workers.finish()
         assert results == [*range(number + 1)]
+
+
+def test_where_no_thread_can_be_started_a_job_fails_and_the_next_one_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = threading.Semaphore(0)
+    workers = WorkerThreads(lambda: ready.release())
+    log: list[object] = []
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def done(result: object, error: BaseException | None) -> None:
+        log.append(result if error is None else error)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        workers.start(Job("sync", lambda: 1, done))
+    assert ready.acquire(timeout=PATIENCE_S)
+    assert not log, "its end is heard on the loop"
+    assert workers.finish()
+    [error] = log
+    assert isinstance(error, OSError)
+    assert error.errno in NO_DESCRIPTOR, "a sync is tried again"
+    workers.start(Job("sync", lambda: 2, done))
+    assert ready.acquire(timeout=PATIENCE_S)
+    assert workers.finish()
+    assert log[1:] == [2]
+    assert workers.running == 0
+    workers.stop()
