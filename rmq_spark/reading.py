@@ -52,10 +52,12 @@ def read(
 
     columns: those that are decoded and sent to the JVM.  where: a condition in SQL.  What of it, between `and`, names topics,
     queue ids, or a range (`>=`, `<`) of storeTimestamp or physicalOffset of messages becomes options.  options: of the format; a
-    time without a zone is of the session.  Raises `BadOption`, `MissingPackage`; when it is read what the format raises.
+    time without a zone is of the session.  Damage (mode PERMISSIVE) has to fulfil the condition like any row: only its place is
+    known.  Raises `BadOption`, `MissingPackage`; when it is read what the format raises.
     """
     need()
     from rmq_columns import parse_options, schema_of
+    from rmq_columns.read.options import Mode
     from rmq_spark.store import reader_of
 
     paths = [fspath(path)] if isinstance(path, str | PathLike) else [fspath(one) for one in path]
@@ -64,6 +66,8 @@ def read(
     if where is not None and table == MESSAGES:
         chosen, left = chosen_by(where, given)
         given |= format_options(chosen)
+        if parse_options({**given, "table": table, "paths": paths}).mode is Mode.PERMISSIVE:
+            left = where  # options leave damage in, whatever topics and queues they name
     names = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns and list(columns)
     asked = names
     if names and left:

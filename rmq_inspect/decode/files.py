@@ -123,7 +123,7 @@ def _index(file: StoreFile, start: int, slots: int | None) -> Iterator[Row]:
         if not reader.slots:
             if reader.header.index_count <= 1:
                 return
-            raise CannotLook(f"{file.name}: the number of its hash slots cannot be found out (give --hash-slots)")
+            raise CannotLook(f"{file.name}: {reader.no_slots}")
         first = max((start - reader.entry_at(0)) // ENTRY.size, 1)
         for entry in reader.entries(first):
             yield {

@@ -55,18 +55,30 @@ class Entry(NamedTuple):
         return ENTRY.packed.pack(self.key_hash, self.physical_offset, self.seconds, self.previous)
 
 
+def has_room(size: int, slots: int) -> bool:
+    """Whether a file of so many bytes can have so many hash slots, and an entry."""
+    return index.divided(size, slots).entries > 1
+
+
 class IndexReader:
-    """Reads one file; a context manager.  slots: how many hash slots, 0 when that could not be found."""
+    """Reads one file; a context manager.  slots: how many hash slots, 0 when that could not be found.
+
+    no_slots: why, in words.
+    """
 
     def __init__(self, file: StoreFile, slots: int | None = None) -> None:
+        """slots: how many are said to be there; None: find out."""
         self.file = file
         self._reader = file.open()
         self.size = self._reader.size()
         self.header = Header(*HEADER.packed.unpack(self._reader.read(0, HEADER.size).ljust(HEADER.size, b"\0")))
         head = index_slots.Header.of(self.header._asdict())
-        found = (
-            index.divided(self.size, slots) if slots is not None else index_slots.likely_geometry(self._reader, self.size, head)
-        )
+        if slots is None:
+            found = index_slots.likely_geometry(self._reader, self.size, head)
+            self.no_slots = "the number of its hash slots cannot be found out (give --hash-slots)"
+        else:
+            found = index.divided(self.size, slots) if has_room(self.size, slots) else None
+            self.no_slots = f"its {self.size} bytes have no room for an entry behind {slots} hash slots (--hash-slots)"
         self.geometry = found or index.divided(self.size, 0)
         self.slots = self.geometry.slots
 

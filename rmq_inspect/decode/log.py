@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from struct import error as PackedError
 from typing import Final, NamedTuple
 
@@ -301,20 +302,37 @@ class Log:
     def _bounds(self) -> str:
         return f"it goes from {self.start} to {self.files[-1].end}" if self.files else "there is no log file"
 
-    def first_file_before(self, time_ms: int) -> int:
-        """Physical offset of the newest file whose first unit was stored before this time; where the log starts, without one."""
-        low, high = 0, len(self.files)
-        while low < high:
-            middle = (low + high) // 2
-            try:
-                is_before = self.unit(self.files[middle].start).message.store_timestamp < time_ms
-            except BadRecord:
-                is_before = False  # then an earlier file: more is read, nothing is missed
-            if is_before:
-                low = middle + 1
-            else:
-                high = middle
-        return self.files[max(low - 1, 0)].start if self.files else 0
+    @cached_property
+    def _times(self) -> list[int | None]:
+        """When the first message of each file was stored, ms; None where none can be read."""
+        return [self._time(file) for file in self.files]
+
+    def _time(self, file: StoreFile) -> int | None:
+        try:
+            return self.unit(file.start).message.store_timestamp
+        except BadRecord:
+            return None
+
+    def first_file_since(self, time_ms: int) -> int:
+        """Physical offset of the first file that may hold what was stored at or after this time: the one before the first that
+        begins so, for clocks are set back and a later one may begin earlier again.  Where the log starts, without a file.
+        """
+        found = self.start
+        for file, begins_ms in zip(self.files, self._times, strict=True):
+            if begins_ms is None:
+                continue  # then an earlier file: more is read, nothing is missed
+            if begins_ms >= time_ms:
+                break
+            found = file.start
+        return found
+
+    def last_file_until(self, time_ms: int) -> int:
+        """Physical offset of the last file that begins with what was stored at or before this time; where the log starts, without
+        one.  Files into which nothing was written yet begin with nothing."""
+        begins = zip(self.files, self._times, strict=True)
+        return max(
+            (file.start for file, begins_ms in begins if begins_ms is not None and begins_ms <= time_ms), default=self.start
+        )
 
 
 def _bad_magic(magic: int) -> str:

@@ -2,6 +2,7 @@
 
 A key is looked up in the index, a topic goes by its consume queues, everything else walks the log.  What the index or the queues
 do not cover is walked; hashes only propose, texts decide.  Whoever asks hears which way was taken and what could not be read.
+Clocks are set back: where a time is searched for in what should ascend, it is one that is earlier by `CLOCK_STEP_MS`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import StoreDirectory, StoreFile
+from rmq_inspect.decode.files import config_value
 from rmq_inspect.decode.index_file import CHAIN_STEPS_MAX, IndexReader
 from rmq_inspect.decode.log import Log, Spoilt, Unit, pieces
 from rmq_inspect.decode.records import light_offsets, properties_of, topic_of
@@ -30,6 +32,10 @@ MERGED_QUEUES_MAX: Final = 64
 LATER_MAX: Final = 1000
 """Messages one after another that were stored behind the wanted time, until all behind them count as such: a single one may have
 a spoilt store time, and clocks are set back."""
+CLOCK_STEP_MS: Final = 60_000
+"""So far may a clock be set back without a message being missed by a range of time, as for columns."""
+NAMING_TABLES: Final = {"topics.json": "topicConfigTable", "consumerOffset.json": "offsetTable"}
+"""Whose names begin with that of a topic; positions of groups outlive their topic."""
 Note = Callable[[str], None]
 """Called with one line: what was skipped or which way was taken."""
 
@@ -151,23 +157,59 @@ def _by_offset_id(log: Log, wanted: Wanted) -> Unit | None:
 # By key
 
 
-def topics_of(store: StoreDirectory) -> list[str]:
-    """The names that the queues have."""
-    return sorted({topic for topic, _ in (*store.queues, *store.batch_queues)})
+def topics_of(store: StoreDirectory, note: Note = _silent) -> list[str]:
+    """Every name that the store has for a topic: of its queues and in its tables.  Raises `NotPermitted`."""
+    names = {topic for topic, _ in (*store.queues, *store.batch_queues)}
+    for table, rows in NAMING_TABLES.items():
+        for file in (store.config[name] for name in (table, f"{table}.bak") if name in store.config):
+            try:
+                value = config_value(file)
+            except CannotLook as reason:
+                note(str(reason))
+                continue
+            found = value.get(rows) if isinstance(value, dict) else None
+            names.update(name.partition("@")[0] for name in (found if isinstance(found, dict) else ()))
+    return sorted(names)
 
 
 def _by_index(
     store: StoreDirectory, log: Log, wanted: Wanted, key: str, slots: int | None, progress: Progress, note: Note
 ) -> Iterator[Unit]:
-    is_indexed = wanted.topic is not None and not wanted.topic.startswith(LMQ_PREFIX)  # light queues: under their own topics
-    topics = [wanted.topic] if wanted.topic is not None and is_indexed else topics_of(store)
-    hashes = {index_hash(topic, key) for topic in topics}
+    """The index has the key with its topic: of a topic that nothing in the store names any more only the log knows."""
+    if wanted.topic is not None and not wanted.topic.startswith(LMQ_PREFIX):  # light queues: under their own topics
+        topics, is_sure = [wanted.topic], True
+    else:
+        topics, is_sure = topics_of(store, note), False
+        if not store.queues and not store.batch_queues:
+            note("no queue names a topic, and the index has keys by topic: the log itself is read")
+            yield from _by_walk(log, wanted, 0, None, progress, note)
+            return
     spans = [span for file in store.index if (span := _span(file, slots, note)) is not None]
     if not spans:
         yield from _by_walk(log, wanted, 0, None, progress, note)
         return
     begin, end = min(span.begin for span in spans), max(span.end for span in spans)
-    note(f"by the index, which covers the log from {begin} to {end}; what lies outside is walked (--scan: all)")
+    under = "" if is_sure else f" under the {len(topics)} topics that queues and tables name"
+    note(f"by the index{under}, which covers the log from {begin} to {end}; what lies outside is walked (--scan: all)")
+    is_found = False
+    for unit in _indexed(store, log, wanted, spans, {index_hash(topic, key) for topic in topics}, progress, note):
+        is_found = True
+        yield unit
+    if not is_found and not is_sure:
+        note(f"there it is under none of these: the log from {begin} to {end} is read, too")
+        yield from _by_walk(log, wanted, begin, end, progress, note)
+
+
+def _indexed(
+    store: StoreDirectory,
+    log: Log,
+    wanted: Wanted,
+    spans: list[_Span],
+    hashes: set[int],
+    progress: Progress,
+    note: Note,
+) -> Iterator[Unit]:
+    """What these index files have under these hashes, and what of the log none of them covers."""
     last, position = -1, 0
     for span in [*spans, None]:  # one file at a time: a key that every message has is as long as the file
         # What no file covers: before the first, where one between two others is gone, behind the last. The messages at its ends
@@ -176,7 +218,7 @@ def _by_index(
             if unit.message.physical_offset > last:
                 last = unit.message.physical_offset
                 yield unit
-        for offset in () if span is None else _offsets(store, span.file, slots, hashes, note):
+        for offset in () if span is None else _offsets(store, span.file, span.slots, hashes, note):
             if offset <= last:
                 continue
             last = offset
@@ -194,6 +236,8 @@ class _Span(NamedTuple):
     """An index file that can be used, and the physical offsets of its first and last message."""
 
     file: StoreFile
+    slots: int | None
+    """as they were given"""
     begin: int
     end: int
 
@@ -202,11 +246,11 @@ def _span(file: StoreFile, slots: int | None, note: Note) -> _Span | None:
     with IndexReader(file, slots) as reader:
         if not reader.slots:
             if reader.header.index_count > 1:
-                note(f"{file.name}: the number of its hash slots cannot be found out (give --hash-slots); not used")
+                note(f"{file.name}: {reader.no_slots}; not used")
             return None
         if reader.count < 2:
             return None
-        return _Span(file, reader.header.begin_physical_offset, reader.header.end_physical_offset)
+        return _Span(file, slots, reader.header.begin_physical_offset, reader.header.end_physical_offset)
 
 
 def _offsets(store: StoreDirectory, file: StoreFile, slots: int | None, hashes: set[int], note: Note) -> list[int]:
@@ -241,6 +285,7 @@ def _by_queues(log: Log, store: StoreDirectory, chosen: list[tuple[str, int]], w
     code = None if wanted.tag is None else tags_code(wanted.tag)
     rows = [_written(log, store, key, wanted, code) for key in chosen]
     last = -1
+    is_over = _ending(log, wanted)
     for row in heapq.merge(*rows, key=_physical):
         if row.physical_offset == last:
             continue
@@ -250,7 +295,7 @@ def _by_queues(log: Log, store: StoreDirectory, chosen: list[tuple[str, int]], w
         except BadRecord as reason:
             note(f"{row.file.name}: queue offset {row.queue_offset} leads to {row.physical_offset}: {reason}")
             continue
-        if wanted.to_ms is not None and unit.message.store_timestamp > wanted.to_ms and len(chosen) == 1:
+        if is_over(unit):
             return
         if wanted.accepts(unit):
             yield unit
@@ -262,7 +307,7 @@ def _written(
     files = store.queues[key]
     first = wanted.queue_offset or 0
     if wanted.from_ms is not None:
-        first = max(first, queues.first_stored_at(files, log, wanted.from_ms))
+        first = max(first, queues.first_stored_at(files, log, wanted.from_ms - CLOCK_STEP_MS))
     for unit in queues.written(files, first):
         # Of a delayed message the code is the time when it is due: the text decides there.
         if code is None or unit.tags_code == code or not -(1 << 31) <= unit.tags_code < 1 << 31:
@@ -280,14 +325,28 @@ def _by_walk(log: Log, wanted: Wanted, start: int, end: int | None, progress: Pr
     if wanted.from_offset is not None:
         start = max(start, wanted.from_offset)
     if wanted.from_ms is not None:
-        start = max(start, log.first_file_before(wanted.from_ms))
-    later = 0
+        start = max(start, log.first_file_since(wanted.from_ms - CLOCK_STEP_MS))
+    is_over = _ending(log, wanted)
     for piece in pieces(log.files, start, end, progress):
         if isinstance(piece, Unit):
-            later = later + 1 if wanted.to_ms is not None and piece.message.store_timestamp > wanted.to_ms else 0
-            if later >= LATER_MAX:
+            if is_over(piece):
                 return
             if wanted.accepts(piece):
                 yield piece
         elif isinstance(piece, Spoilt):
             note(f"{piece.file.name}: {piece.end - piece.at} bytes from {piece.at} on are no messages: {piece.why}")
+
+
+def _ending(log: Log, wanted: Wanted) -> Callable[[Unit], bool]:
+    """Whether from this message on, the next in the order of the log, all count as stored behind the wanted time."""
+    if (to_ms := wanted.to_ms) is None:
+        return lambda _unit: False
+    least = log.last_file_until(to_ms)
+    later = 0
+
+    def is_over(unit: Unit) -> bool:
+        nonlocal later
+        later = later + 1 if unit.message.store_timestamp > to_ms else 0
+        return later >= LATER_MAX and unit.file.start >= least
+
+    return is_over

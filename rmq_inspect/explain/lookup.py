@@ -126,7 +126,7 @@ def _index_steps(
         ]
         yield Step("The header of an index file", says, file.name, 0, raw, flat_fields(HEADER, raw, 0))
         if not reader.slots:
-            yield Step("Unknown number of slots", ["It cannot be found out of this file: give --hash-slots."])
+            yield Step("Unknown number of slots", [f"{file.name}: {reader.no_slots}"])
             return
         slot = wanted % reader.slots
         value = reader.slot(slot)

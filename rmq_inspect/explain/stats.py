@@ -132,6 +132,9 @@ class Stats:
 
     def as_json(self) -> dict[str, Any]:
         """Ready for JSON."""
+        queues: dict[str, list[dict[str, Any]]] = {}
+        for (topic, queue_id), one in sorted(self.queues.items(), key=_first):
+            queues.setdefault(topic, []).append({"queueId": queue_id, **_count(one)})
         return {
             "messages": self.total.messages,
             "bytes": self.total.bytes,
@@ -142,7 +145,7 @@ class Stats:
             "logEnd": self.log_end,
             "spoiltStretches": self.spoilt,
             "spoiltBytes": self.spoilt_bytes,
-            "topics": [{"topic": name, **_count(one), "queues": self._queues_of(name)} for name, one in self.by_size()],
+            "topics": [{"topic": name, **_count(one), "queues": queues.get(name, [])} for name, one in self.by_size()],
             "tags": dict(sorted(self.tags.items(), key=_second, reverse=True)),
             "sizes": [{"atMost": 1 << power, "messages": count} for power, count in sorted(self.sizes.items())],
             "withKeys": self.with_keys,
@@ -167,8 +170,9 @@ class Stats:
         """Topics, the largest first."""
         return sorted(self.topics.items(), key=lambda pair: pair[1].bytes, reverse=True)
 
-    def _queues_of(self, topic: str) -> list[dict[str, Any]]:
-        return [{"queueId": key[1], **_count(one)} for key, one in sorted(self.queues.items()) if key[0] == topic]
+
+def _first(pair: tuple[tuple[str, int], Count]) -> tuple[str, int]:
+    return pair[0]
 
 
 def _second(pair: tuple[str, int]) -> int:

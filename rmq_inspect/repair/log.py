@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from rmq_inspect.decode.directory import StoreFile
-from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MIN, Spoilt, Unit, pieces
+from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MAX, UNIT_BYTES_MIN, Blank, Piece, Spoilt, Unit, pieces
 from rmq_inspect.decode.records import has_good_unit_crc
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
@@ -24,7 +24,7 @@ from rmq_inspect.repair.report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.implied.filler import FILLER_TOPIC, is_filler
 from rmq_wire.layout.message import HOST_V4_SIZE
-from rmq_wire.message import has_good_crc, pack_blank, pack_unit
+from rmq_wire.message import StoredMessage, has_good_crc, pack_blank, pack_unit
 from rmq_wire.message_id import pack_host
 from rmq_wire.store_names import COMMIT_LOG, offset_name
 
@@ -33,28 +33,65 @@ HOST: Final = pack_host("127.0.0.1", 10911)
 MISSING_FILES_MAX: Final = 1000
 """Between two log files.  A larger step in their names is no log with a hole, it is another log."""
 
+FILE_BYTES: Final = 1 << 30
+"""`mappedFileSizeCommitLog` by default."""
+FILE_BYTES_MAX: Final = (1 << 31) - 1
+"""Java keeps that number in 32 bits."""
+PAGE_BYTES: Final = 4096
+FILES_BEFORE_MAX: Final = 1 << 16
+"""So many numbers of files before the only one are tried: its name may be damage."""
+LostSector = Callable[[StoredMessage, int], bool]
+"""Whether topic or properties have a sector of zeros, as a power cut leaves them.  The number: the byte of its file at which
+the unit begins."""
+
 
 def file_bytes_of(files: Sequence[StoreFile]) -> int:
-    """`mappedFileSizeCommitLog` of the broker that wrote them: the step between their names, or the size of the only one."""
+    """`mappedFileSizeCommitLog` of the broker that wrote them: the step between their names, or what fits the only one.
+
+    Raises `CannotLook` when the only one cannot be read.
+    """
+    if len(files) == 1:
+        return _file_bytes_of_one(files[0])
     starts = [file.start for file in files]
-    steps = [later - earlier for earlier, later in itertools.pairwise(starts)]
-    largest = max((file.size for file in files), default=0)
-    if not steps:
-        return largest
-    step = math.gcd(*steps)
-    return step if step >= largest else largest
+    step = math.gcd(*(later - earlier for earlier, later in itertools.pairwise(starts)))
+    return max(step, max((file.size for file in files), default=0))
 
 
-def write_log(files: Sequence[StoreFile], directory: Path, report: Report, progress: Progress) -> int:
+def _file_bytes_of_one(file: StoreFile) -> int:
+    """Its size, unless it was shortened, as by a copy without the zeros at its end: a unit leaves room for a blank.
+
+    Then the default, where a file of that size can have this name, else the largest size with which one can.
+    """
+    last = max(file.end - UNIT_BYTES_MAX, 0)
+    end = max((piece.end for piece in pieces([file], last) if isinstance(piece, Unit)), default=0)
+    needed: int = max(end + BLANK_BYTES, file.size)
+    if needed == file.size and not file.start % file.size:
+        return file.size
+    if needed <= FILE_BYTES and not file.start % FILE_BYTES:
+        return FILE_BYTES
+    if not file.start:
+        return needed + -needed % PAGE_BYTES
+    fewest = -(-file.start // (FILE_BYTES if needed <= FILE_BYTES else FILE_BYTES_MAX))
+    counts = range(fewest, min(file.start // needed, fewest + FILES_BEFORE_MAX) + 1)
+    return next((file.start // count for count in counts if not file.start % count), needed)
+
+
+def write_log(
+    files: Sequence[StoreFile], directory: Path, report: Report, progress: Progress, has_lost_sector: LostSector
+) -> int:
     """Carve the good units out of these files into new ones; the size of a file.  Raises `CannotLook` when there is nothing."""
     file_bytes = file_bytes_of(files)
     usable = _usable(files, file_bytes, report)
     if not usable:
         raise CannotLook("no commit log file that could be saved")
-    writer = _LogWriter(FileWriter(directory, file_bytes), report)
-    for piece in pieces(usable, progress=progress):
+    if len(files) == 1 and file_bytes != files[0].size:
+        shortened = f"{files[0].name} has {files[0].size} bytes and is no whole file of a log"
+        report.notes.append(f"{shortened}; the size taken for one is {file_bytes} (mappedFileSizeCommitLog)")
+    writer = _LogWriter(FileWriter(directory, file_bytes), report, has_lost_sector)
+    nothing: tuple[Piece | None] = (None,)
+    for piece, following in itertools.pairwise(itertools.chain(pieces(usable, progress=progress), nothing)):
         if isinstance(piece, Unit):
-            writer.take(piece)
+            writer.take(piece, is_followed=isinstance(following, Unit | Blank))
         elif isinstance(piece, Spoilt):
             writer.lose(piece.file, piece.at, piece.end - piece.at, piece.why)
     writer.end()
@@ -89,8 +126,9 @@ def _usable(files: Sequence[StoreFile], file_bytes: int, report: Report) -> list
 class _LogWriter:
     """position: where the next unit belongs; what was lost before it is filled when that unit comes."""
 
-    def __init__(self, files: FileWriter, report: Report) -> None:
+    def __init__(self, files: FileWriter, report: Report, has_lost_sector: LostSector) -> None:
         self._files = files
+        self._has_lost_sector = has_lost_sector
         self._report = report
         self._position = -1
         self._file_bytes = files.file_bytes
@@ -105,16 +143,17 @@ class _LogWriter:
         self._report.add("lost", {"file": file.name, "byte": at, "bytes": size, "why": why})
         self._report.lost_bytes += size
 
-    def take(self, unit: Unit) -> None:
+    def take(self, unit: Unit, *, is_followed: bool) -> None:
+        """is_followed: whether what is behind it is good, too."""
         message = unit.message
         at = message.physical_offset
         file_end = at - at % self._file_bytes + self._file_bytes
         if not has_good_crc(message):
             self.lose(unit.file, unit.at, len(unit.raw), "the body is not the one that was stored: its check sum is wrong")
-        elif has_good_unit_crc(unit) is False:
+        elif (has_good_seal := has_good_unit_crc(unit)) is False:
             self.lose(unit.file, unit.at, len(unit.raw), "the check sum over the whole unit is wrong")
-        elif b"\0" in message.properties or b"\0" in message.topic:
-            self.lose(unit.file, unit.at, len(unit.raw), "there are zeros in its topic or properties, which no check sum covers")
+        elif has_good_seal is None and (why := self._why_torn(unit, is_followed=is_followed)):
+            self.lose(unit.file, unit.at, len(unit.raw), f"{why}, which no check sum covers")
         elif at + len(unit.raw) + BLANK_BYTES > file_end:
             self.lose(unit.file, unit.at, len(unit.raw), "it leaves no room for the blank at the file's end")
         elif not self._can_fill(at):
@@ -134,6 +173,20 @@ class _LogWriter:
             else:
                 self._report.messages += 1
                 self._report.message_bytes += len(unit.raw)
+
+    def _why_torn(self, unit: Unit, *, is_followed: bool) -> str:
+        """Which zeros are in it that a crash can have left, by the rules of a broker's start; "" for none.
+
+        Others are the sender's: a property may have them.
+        """
+        message = unit.message
+        if b"\0" in message.topic:
+            return "there are zeros in its topic"  # no broker takes a message for that
+        if self._has_lost_sector(message, unit.at):
+            return "there is a sector of zeros in its topic or properties"
+        if message.properties.endswith(b"\0") and not is_followed:
+            return "nothing good follows, and it ends with zeros in its properties"
+        return ""
 
     def _can_fill(self, at: int) -> bool:
         begin = max(self._position, at - at % self._file_bytes)

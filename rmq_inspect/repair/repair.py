@@ -35,6 +35,7 @@ from rmq_inspect.verify.state import check_timer
 from rmq_store.disk.config_files import BROKEN_SUFFIX, persist_config
 from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreError
+from rmq_store.log.walk import has_lost_sector
 from rmq_store.recovery.rebuild import rebuild
 from rmq_store.settings import StoreSettings
 from rmq_wire import store_names
@@ -138,7 +139,7 @@ def _repair(store: StoreDirectory, to: Path, slots: int | None, queue_file_bytes
     if store.abort is not None:
         report.notes.append("the broker did not stop cleanly (abort is there)")
     _config(store, to, report)
-    log_file_bytes = write_log(store.commit_log, to / store_names.COMMIT_LOG, report, progress)
+    log_file_bytes = write_log(store.commit_log, to / store_names.COMMIT_LOG, report, progress, has_lost_sector)
     _derive(store, to, report, log_file_bytes, slots, queue_file_bytes, progress)
     _timer(store, to, report)
     _summarize(report)

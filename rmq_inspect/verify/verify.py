@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from rmq_columns.checks.findings import NOWHERE
 from rmq_columns.checks.log import check_log
 from rmq_columns.checks.places import LogPlaces
 from rmq_columns.checks.report import LogPart
@@ -18,6 +19,7 @@ from rmq_columns.checks.scope import Scope, StoreFiles
 from rmq_columns.checks.tasks import IndexTask, QueueTask
 from rmq_columns.checks.whole import Whole
 from rmq_inspect.decode.directory import StoreDirectory
+from rmq_inspect.decode.index_file import has_room
 from rmq_inspect.progress import Progress, quiet
 from rmq_inspect.verify.report import Report
 from rmq_inspect.verify.state import (
@@ -107,7 +109,14 @@ class _Verification:
         self._whole.hold_queues_against_the_end(self._store.last_log_start)
 
     def _all_index(self) -> None:
-        self._whole.take_index(self._map("index", IndexTask.check, self._whole.index_tasks()))
+        tasks = self._whole.index_tasks()
+        self._whole.take_index(self._map("index", IndexTask.check, tasks))
+        slots = self._scope.index_slots
+        for task in tasks:  # what was asked for stands in no file of this size: who asked must hear that something else was read
+            if slots is not None and not has_room(task.file_bytes, slots):
+                self._findings.drop("index-geometry", task.file.name)
+                text = f"{task.file_bytes} bytes have no room for an entry behind {slots} hash slots (--hash-slots)"
+                self._findings.add("index-geometry", task.file.name, NOWHERE, text)
 
     def _all_log(self) -> None:
         report, log = self._report, self._whole.log

@@ -6,7 +6,8 @@ of themselves (`--approximate`), so the number of counts is bounded and a percen
 
 Classes: what waited on purpose keeps its origin's born time, so delayed, timed, retried and dead messages and committed
 transactions are classes of their own; `plain` is the rest, and only plain messages are judged.  A message that was stored before
-it was born shows that the producer's clock is ahead; it is counted, by producer, and in no percentile.
+it was born shows that the producer's clock is ahead; it is counted, by producer, and in no percentile.  What is in no queue
+(rolled back, a filler of `rmq inspect repair`) reaches nobody and is not counted.
 
 Not clean: only what `--max-latency` forbids.
 """
@@ -41,8 +42,9 @@ from rmq_spark.outcome import Figure, Outcome, Plot, Unit
 from rmq_spark.session import Progress, watched
 from rmq_spark.tables import Shown, tables_of
 from rmq_wire import property_names as prop
+from rmq_wire.implied.queue_entries import UNQUEUED
 from rmq_wire.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
-from rmq_wire.sys_flag import TRANSACTION_COMMIT
+from rmq_wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -85,6 +87,7 @@ def messages(spark: SparkSession, source: Source, more: str = "") -> DataFrame:
     read = Source(source.paths, options).read(spark, "messages", columns=columns, includeProperties="raw")
     text = F.concat(F.lit(SUFFIX), F.coalesce(F.col("properties").cast("string"), F.lit("")))
     born = F.unix_millis("bornTimestamp")
+    read = read.where(F.col("topic").isNull() | (F.col("sysFlag").bitwiseAND(UNQUEUED) == 0))
     made = read.withColumn("propertyText", text).withColumn("latencyMs", F.unix_millis("storeTimestamp") - born)
     return made.withColumn("class", _class(born)).drop("properties")
 
@@ -102,7 +105,7 @@ def _class(born: SparkColumn) -> SparkColumn:
         .when(topic.startswith(RETRY_PREFIX), RETRIED)
         .when(F.expr(is_timed), TIMED)
         .when(F.expr(level), DELAYED)
-        .when(F.col("sysFlag").bitwiseAND(TRANSACTION_COMMIT) == TRANSACTION_COMMIT, COMMITTED)
+        .when(F.col("sysFlag").bitwiseAND(TRANSACTION_MASK) == TRANSACTION_COMMIT, COMMITTED)
         .when(born <= 0, UNBORN)
         .otherwise(PLAIN)
     )

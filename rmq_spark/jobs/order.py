@@ -5,7 +5,8 @@ What counts as a break:
     sequence    of two messages of one topic and sharding key that follow each other in one queue, the later one has the smaller
                 sequence number.  Equal numbers are none (`duplicates` has them), nor numbers left out (`loss`).  A message
                 without a number, or with one that is no whole number, is passed over and counted.  The order of a queue is that
-                of the log, in which its offsets are given: they begin anew where a topic was deleted and made again.
+                of the log, in which its offsets are given: they begin anew where a topic was deleted and made again.  What is
+                in no queue (rolled back, a filler of `rmq inspect repair`) is looked at for `clock` alone.
     moved       of two messages of one topic and sharding key that follow each other by store time, the later one stands in
                 another queue, or on another broker.  Queues of a topic being added moves keys once; `--allow-moves` then
                 reports moves without calling them a finding.
@@ -99,7 +100,7 @@ def scanned(spark: SparkSession, source: Source, given: dict[str, Any]) -> DataF
     if is_ledger and not given["ledger"]:
         raise BadOption(f"sequence: {asked} needs --ledger")
     sequence, sequence_property = named(asked, "_sequence") if asked and not is_ledger else (None, None)
-    columns = ["brokerName", "topic", "queueId", *PLACE]
+    columns = ["brokerName", "topic", "queueId", "sysFlag", *PLACE]
     columns += [one for one in (key if key_property is None else "", "uniqKey" if is_ledger else "") if one]
     columns += [sequence] if sequence is not None and sequence_property is None else []
     made_of = [(key, key_property)] if key_property is not None else []

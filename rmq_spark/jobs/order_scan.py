@@ -1,7 +1,8 @@
 """What a task of `order` does with its split: hands over sharded messages, and finds by itself where queues and clock go back.
 
 A split is read in the order of the log, so the last row of each queue is all that must be kept.  Where the split begins and ends
-it says so (`SUMMARY`), for the seams are looked at afterwards.
+it says so (`SUMMARY`), for the seams are looked at afterwards.  What is in no queue (rolled back, a filler of a repair) has a
+place in the log alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rmq_columns.decode.implied import is_queued
 from rmq_spark.picking import Picking, log_splits, picking
 from rmq_spark.work import Given, Work
 
@@ -53,6 +55,7 @@ def schema() -> pa.Schema:
 
 def look(wanted: Picking, key: str, sequence: str | None, tolerance_ms: int, split: Split) -> Iterator[pa.RecordBatch]:
     """One split.  key, sequence: columns of what `wanted` picks; tolerance_ms: so far may store times go back."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from rmq_spark.picking import CORRUPT, pick
@@ -66,13 +69,18 @@ def look(wanted: Picking, key: str, sequence: str | None, tolerance_ms: int, spl
         if not len(batch):
             continue
         state.broker = batch.column("brokerName")[0].as_py()
-        keyed = batch.filter(pc.is_valid(batch.column(key)))
+        keyed = batch.filter(pc.and_(pc.is_valid(batch.column(key)), pa.array(_queued(batch))))
         if len(keyed):
             yield _made(keyed, KEYED, key, sequence)
         yield from _went_back(batch, state, tolerance_ms * 1000)
     if state.queues:
         rows = [(SUMMARY, topic, queue_id, one.first, one.last) for (topic, queue_id), one in state.queues.items()]
         yield _rows(state.broker, rows)
+
+
+def _queued(batch: pa.RecordBatch) -> Any:
+    """Which rows are in a queue, as a mask of numpy's."""
+    return is_queued(batch.column("sysFlag").to_numpy(zero_copy_only=False))
 
 
 def _made(batch: pa.RecordBatch, tag: str, key: str, sequence: str | None) -> pa.RecordBatch:
@@ -123,9 +131,10 @@ def _went_back(batch: pa.RecordBatch, state: _State, tolerance_us: int) -> Itera
     columns = [batch.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False) for name in PLACE]
     place = np.stack(columns, axis=1)
     found: list[Any] = []
-    order = np.argsort(code, kind="stable")
+    queued = np.flatnonzero(_queued(batch))
+    order = queued[np.argsort(code[queued], kind="stable")]
     edges = np.flatnonzero(np.diff(code[order])) + 1
-    for rows in np.split(order, edges):
+    for rows in np.split(order, edges) if len(order) else ():
         one = int(code[rows[0]])
         topic, queue_id = names[one >> QUEUE_ID_BITS], int(np.int64(one).astype(np.int32))
         found += _behind(QUEUE_ORDER, topic, queue_id, place[rows], state, 0, 1)

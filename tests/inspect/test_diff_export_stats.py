@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmq_inspect.decode import export
-from rmq_inspect.explain.stats import BUCKETS_MAX, Buckets
+from rmq_inspect.explain.stats import BUCKETS_MAX, OTHERS, Buckets, Count, Stats
 from tests.support.command import look
 from tests.support.store_rig import draft
 from tests.support.stores import LONG_TOPIC, SLOTS, golden_store, plain_store, rich_store, spoil, units_of
@@ -183,6 +184,32 @@ def test_an_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 # Stats
+
+
+def test_queues_of_many_topics_are_gone_through_once() -> None:
+    """And each stands with its own topic, in order."""
+
+    class Queues(dict[tuple[str, int], Count]):
+        passes = 0
+
+        def items(self) -> Any:
+            self.passes += 1
+            return super().items()
+
+    stats = Stats(queues=Queues())
+    for number in range(50):
+        stats.topics[f"T{number}"] = Count(3, 3 * (100 - number), 1, 2)
+        for queue_id in (11, 2, 0):
+            stats.queues[f"T{number}", queue_id] = Count(1, 100 + queue_id, 1, 2)
+    stats.topics[OTHERS] = Count(1, 1, 1, 2)
+    rows = stats.as_json()["topics"]
+    assert [row["topic"] for row in rows] == [*(f"T{number}" for number in range(50)), OTHERS]
+    assert {tuple((one["queueId"], one["bytes"]) for one in row["queues"]) for row in rows[:-1]} == {
+        ((0, 100), (2, 102), (11, 111))
+    }
+    assert rows[-1]["queues"] == []
+    assert isinstance(stats.queues, Queues)
+    assert stats.queues.passes == 1
 
 
 def test_stats_count_what_is_there(tmp_path: Path) -> None:

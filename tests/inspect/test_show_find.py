@@ -187,6 +187,35 @@ def test_index_files(rich: Path, golden: Path) -> None:
     assert "hash_slots                                  100" in look("show", golden / "index").out
 
 
+def test_more_hash_slots_than_a_file_has_room_for(rich: Path) -> None:
+    """They are said to be too many, of each file that cannot be read so; messages come from the log."""
+    many = ("--hash-slots", 900_000_000)
+    files = sorted((rich / "index").iterdir())
+    shown = look("show", files[0], *many)
+    assert shown.status == 2
+    assert "900000000 hash slots" in shown.err
+    found = look("find", rich, "key30", *many, "--json")
+    assert found.rows == look("find", rich, "key30", "--json").rows
+    assert found.err.count("900000000 hash slots") == len(files)
+    explained = look("explain", rich, "--topic", found.rows[0]["topic"], "--key", "key30", *many)
+    assert explained.out.count("900000000 hash slots") == len(files)
+
+
+@pytest.mark.parametrize("command", ["show queue", "show index", "show log", "show all", "find", "export"])
+def test_a_limit_that_is_beyond_all_counting(rich: Path, command: str) -> None:
+    arguments: dict[str, list[object]] = {
+        "show queue": ["show", rich / "consumequeue" / "TopicA" / "0", "--json"],
+        "show index": ["show", rich / "index", "--json"],
+        "show log": ["show", rich / "commitlog", "--json"],
+        "show all": ["show", rich, "--json"],
+        "find": ["find", rich, "--topic", "TopicA", "--json"],
+        "export": ["export", rich, "--to", "-"],
+    }
+    everything, as_much = (look(*arguments[command], "--limit", limit) for limit in ("0", "9" * 30))
+    assert as_much == everything
+    assert everything.rows
+
+
 def test_small_files(golden: Path, rich: Path) -> None:
     [row] = look("show", golden / "checkpoint", "--json").rows
     assert row["physic_msg_timestamp"] > 0

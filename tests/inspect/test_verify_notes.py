@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from rmq_columns.checks.kinds import KINDS, remedy_of
+from rmq_columns.checks.scope import Scope
+from rmq_inspect.decode.directory import list_store
 from rmq_inspect.verify import html as verify_html
 from rmq_inspect.verify import report as verify_report
+from rmq_inspect.verify.verify import verify
 from rmq_wire.layout import timer
 from tests.support import plants_log, plants_queues
 from tests.support.command import look
 from tests.support.damaged_store import Subject, fill
 from tests.support.plants import CHECKPOINT
+from tests.support.stores import SLOTS, rich_store
 
 
 @pytest.fixture
@@ -46,6 +50,19 @@ def test_an_offset_of_the_checkpoint_at_which_nothing_begins(subject: Subject, f
     report = subject.report()
     assert report.is_clean
     assert report.notes == [f"checkpoint: {field} is {unit + 1}, where no message of the log begins"]
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_more_hash_slots_than_an_index_file_has_room_for(tmp_path: Path, settled: bool) -> None:
+    """Who names a number hears that it cannot be; of a store that is open nothing else would tell."""
+    rig = rich_store(tmp_path, messages=60, clean=settled)
+    report = verify(list_store(tmp_path), Scope(index_slots=900_000_000))
+    files = [file.name for file in list_store(tmp_path).index]
+    assert [(one.code, one.file) for one in report.findings.kept] == [("index-geometry", name) for name in files]
+    assert look("verify", tmp_path, "--hash-slots", 900_000_000).status == 1
+    assert verify(list_store(tmp_path), Scope(index_slots=SLOTS)).is_clean
+    if not settled:
+        assert rig.store.close(rig.wall_ms)
 
 
 def test_a_checkpoint_older_than_the_log_is_nothing(subject: Subject) -> None:
