@@ -92,8 +92,8 @@ async def _still_there(t: Trial, before: Before, read: int = READ) -> None:
 async def stopped(t: Trial) -> None:
     """Everything acknowledged is there when the broker comes back from a clean stop.
 
-    Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last.  Progress that
-    was told right before the stop is there, too: it has a file that is written now and then.
+    Messages at their places, keys, ends of queues, progress, groups, what waits; the next message follows the last.  So is
+    progress that was told right before the stop, whose file is written now and then.
     """
     before = await _acknowledged(t)
     asked = UpdateConsumerOffset(consumer_group=before.group, topic=before.topic, queue_id=1, commit_offset=READ + 1)
