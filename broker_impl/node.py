@@ -344,6 +344,7 @@ class BrokerNode:
             self._embedded.embed(self._embeddable(offered))
 
     def _register_anew(self) -> None:
+        self.topics.version_told(again=True)  # a name server passes over topics of a version that it knows
         self.registrar.everything_changed()
         self._register_embedded()
 

@@ -74,7 +74,9 @@ Key = tuple[str, str]
 
 
 class LiveBroker:
-    """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before."""
+    """One registered broker.  `updated_ms`: mono time of its last sign of life.  `former`: connections that it had before.
+    `unfinished`: topics of a registration that are not all entered, 0: they are.
+    """
 
     __slots__ = (
         "broker_id",
@@ -85,6 +87,7 @@ class LiveBroker:
         "link",
         "name",
         "timeout_ms",
+        "unfinished",
         "updated_ms",
         "version",
     )
@@ -98,7 +101,9 @@ class LiveBroker:
         self.updated_ms = mono_ms
         self.link = asked.link
         self.former: set[Link] = set()
+        self.unfinished = len(asked.topics)
         if previous is not None:
+            self.unfinished = max(self.unfinished, previous.unfinished)
             self.former = {*previous.former, previous.link} - {None, asked.link}
         self.embedded = asked.embedded
         self.keeps_address = asked.keeps_address

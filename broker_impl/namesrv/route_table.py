@@ -102,7 +102,7 @@ class RouteTable:
         if previous is not None and previous.name != asked.name:
             self._remove([key])
             previous = None
-        changed = holder is None or previous is None or previous.version != asked.version
+        changed = holder is None or previous is None or previous.unfinished > 0 or previous.version != asked.version
         broker, min_before = self._enter(asked, holder)
         live = LiveBroker(asked, mono_ms, previous)
         self.live.enter(key, live)
@@ -114,6 +114,9 @@ class RouteTable:
                 now = self.live.get(key)
                 if now is not live and not (now is not None and now.embedded and now.name == asked.name and asked.embedded):
                     return Registered()
+        entered = self.live[key]
+        if len(asked.topics) >= entered.unfinished:  # fewer are news, and not what was begun
+            entered.unfinished = 0
         self._take_filter_servers(key, asked.filter_servers)
         if asked.broker_id < min_before:
             self._notify_min_id(broker, None, asked.ha_addr)
@@ -121,6 +124,9 @@ class RouteTable:
 
     def _is_embedded(self, asked: Registration, holder: str | None) -> bool:
         """Does a broker of this process, which surely lives, have this address or this id?"""
+        there = self.live.get((asked.cluster, asked.addr))
+        if there is not None and there.embedded:
+            return True
         return any(self.live[key].embedded and key[1] in (asked.addr, holder) for key in self.live.of_name(asked.name))
 
     def _check_room(self, asked: Registration) -> None:
@@ -321,9 +327,9 @@ class RouteTable:
             live.updated_ms = mono_ms
 
     def version(self, cluster: str, addr: str) -> DataVersion | None:
-        """The version of the topics that this broker registered last."""
+        """The version of the topics that this broker registered last, None when they are not all entered."""
         live = self.live.get((cluster, addr))
-        return live.version if live is not None else None
+        return live.version if live is not None and not live.unfinished else None
 
     # -- topics -------------------------------------------------------------------------------------------------------
 

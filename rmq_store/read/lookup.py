@@ -142,6 +142,9 @@ class Lookup:
         while low <= high:
             middle = (low + high) // 2
             at = self._time(queue, middle)
+            if at < 0 and queue.unit(middle)[0] < self._log.min_offset:
+                low = middle + 1  # retention has the file, and not yet the queue
+                continue
             if at < 0:
                 return 0
             if at == timestamp:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.engine.slices import finished
 from broker_impl.env import Env
 from broker_impl.state.stats import HOURS_MS, MINUTES_MS, SECONDS_MS, Snapshot, Stats
+from rmq_wire.headers.runtime import GetBrokerRuntimeInfo
+from tests.support.engine import Harness
 
 
 class World:
@@ -126,3 +130,23 @@ def test_sampling_many_counters_comes_in_slices() -> None:
     for number in range(1000):
         world.stats.add_put(f"T{number}", 0, 1, 1)
     assert len(list(world.stats.sample(SECONDS_MS))) >= 10
+
+
+def test_a_morning_comes_once_whatever_the_clock_does(tmp_path: Path) -> None:
+    """It may be set back a little, so that the alarm is early."""
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
+    stats.add_put("T", 0, 1_000, 1_000)
+    day_ms = 24 * 3_600_000
+    left_ms = day_ms - harness.env.wall_ms % day_ms
+    harness.driver.advance(left_ms - 10_000)
+    harness.env.wall_ms -= 5_000
+    assert stats.put_today_morning == 0
+    for _ in range(30):
+        harness.driver.advance(1_000)
+    assert (stats.put_yesterday_morning, stats.put_today_morning) == (0, 1_000)
+    harness.driver.advance(day_ms - 60_000)
+    assert (stats.put_yesterday_morning, stats.put_today_morning) == (0, 1_000)
+    harness.driver.advance(60_000)
+    assert (stats.put_yesterday_morning, stats.put_today_morning) == (1_000, 1_000)

@@ -418,3 +418,34 @@ def test_an_embedded_broker_is_where_the_asker_is_connected(world: World) -> Non
 )
 def test_addresses_as_java_writes_them(host: str, reported: str) -> None:
     assert at_host("127.0.0.1:5", host) == reported
+
+
+@pytest.mark.parametrize("news", [False, True])
+def test_what_is_said_again_while_it_is_being_entered_is_entered(world: World, news: bool) -> None:
+    """A broker that connects anew says all once more, of the same version; or only what has changed since."""
+
+    def said(counter: int, queues: int, number: int, topics: int = 1_000) -> Registration:
+        rows = [TopicConfig(topic_name=f"T{at}", read_queue_nums=queues, write_queue_nums=queues) for at in range(topics)]
+        version = DataVersion(counter=counter, timestamp=7)
+        return Registration("C", "a", 0, "h:1", "h:1001", {row.topic_name: row for row in rows}, version, link=Link(number))
+
+    table = world.table
+    finished(table.registering(said(1, 4, 1), 0))
+    assert table.version("C", "h:1") is not None
+    first = table.registering(said(2, 8, 1), 10)
+    next(first)
+    assert table.version("C", "h:1") is None
+    finished(table.registering(said(3, 8, 2, topics=2) if news else said(2, 8, 2), 20))
+    finished(first)
+    finished(table.registering(said(3 if news else 2, 8, 2), 30_000))
+    assert {table.topics[f"T{at}"]["a"].write_queue_nums for at in range(1_000)} == {8}
+    assert table.version("C", "h:1") is not None
+
+
+def test_an_embedded_broker_stays_whatever_name_comes_from_its_address(world: World) -> None:
+    world.register("a", 0, 1, embedded=True)
+    before = world.addrs("T")
+    assert before
+    world.register("b", 0, 1, link=Link(7), topics={"X": 6, "Y": 6})
+    assert world.addrs("T") == before
+    assert "b" not in world.table.brokers

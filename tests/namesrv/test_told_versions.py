@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,11 @@ from broker_impl.state.topics import TopicTable
 from rmq_wire.bodies.registration import read_register_body
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.command import Command
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.naming import RegisterBroker
 from tests.namesrv.registering import ME, Settings
+from tests.support.engine import Harness
+from tests.support.engine_session import EngineSession
 
 NAMES = [f"t{number}" for number in range(8)]
 
@@ -136,3 +140,28 @@ def test_topics_that_fit_into_no_frame_come_in_several(monkeypatch: pytest.Monke
     assert len(sizes) > 2
     assert max(sizes) <= 1_000
     assert world.queues(world.asked) == [8] * len(NAMES)
+
+
+def test_a_broker_that_may_not_be_written_to_any_more_says_so(tmp_path: Path) -> None:
+    """Topics are as they were, but routes are not: by then the version is another one, too."""
+    session = EngineSession(tmp_path / "names")
+    harness = Harness(tmp_path / "broker").begun()
+    finished(harness.node.register_with(session.server))
+    harness.node.registrar = Registrar(harness.node.announcement, ("n:1",), 0, harness.env.log)
+    asked = RouteTable(RouteSettings(), harness.env.log)
+
+    def tell() -> None:
+        for request, body in finished(harness.node.announcement.registers()):
+            assert isinstance(request, RegisterBroker)
+            said = read_register_body(body, compressed=request.compressed or False, version=500).topic_config_serialize_wrapper
+            table = dict(said.topic_config_table)
+            asked.register(Registration("C", "b", 0, "h:1", "h:2", table, said.data_version, link="L"), 0)
+
+    tell()
+    for permission in (4, 6):
+        answer = harness.connect().ask(UpdateBrokerConfig(), b"brokerPermission=%d\n" % permission)
+        assert answer.code == 0
+        harness.driver.run()
+        tell()
+        assert asked.topics["T"]["b"].perm == permission
+        assert session.server.table.topics["T"][harness.node.config.broker_name].perm == permission

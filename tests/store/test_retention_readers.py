@@ -8,7 +8,7 @@ from rmq_store import retention
 from rmq_store.disk.disk import RealDisk
 from rmq_store.disk_space import RetentionRules
 from rmq_store.errors import Cold
-from rmq_store.results import GetStatus
+from rmq_store.results import Boundary, GetStatus
 from rmq_store.retention import HOUR_MS
 from tests.store.retention_kit import AT_ALL_HOURS, FILE_BYTES, contents, filled, log_files, queue_files, step
 from tests.support.memory_disk import MemoryDisk
@@ -204,3 +204,21 @@ def test_a_queue_with_a_message_on_its_way_is_not_removed() -> None:
     rig.store.commit()
     rig.store.dispatch(START_MS)
     assert rig.numbers("Old") == [7]
+
+
+def test_a_search_by_time_passes_over_what_the_log_has_lost_and_the_queue_has_not() -> None:
+    """Retention follows with the queues one after the other: until then they begin with messages that are gone."""
+    rig = Rig(settings=small(mapped_file_size_consume_queue=20 * 2_000))
+    times = []
+    while rig.store.written_offset < 4 * FILE_BYTES:
+        rig.wait(1_000)
+        times.append(rig.wall_ms)
+        rig.put(draft(len(times), body_bytes=700))
+    rig.sync_queues()
+    for start in (0, FILE_BYTES, 2 * FILE_BYTES):
+        rig.store._log.segments.remove(start)
+    late = len(times) - 3
+    assert rig.store.queue_bounds("TopicA", 0) == (0, len(times)), "the queue does not know yet"
+    by_time = rig.store.offset_by_time
+    assert [by_time("TopicA", 0, times[late], one) for one in (Boundary.LOWER, Boundary.UPPER)] == [late, late]
+    assert by_time("TopicA", 0, times[late] - 1) == late
