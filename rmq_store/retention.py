@@ -19,7 +19,7 @@ from rmq_store.disk.disk import Disk
 from rmq_store.disk.segments import Segments
 from rmq_store.disk_space import DiskSpace
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import Closed, Cold
+from rmq_store.errors import Closed, Cold, StoreError
 from rmq_store.flush import Flusher
 from rmq_store.index.index import Index
 from rmq_store.layouts import QUEUE_UNIT
@@ -120,6 +120,8 @@ class Retention:
         self._hanging: list[str] = []
         """files that could not be removed; nothing more is removed until they are"""
         self._hanging_since_ms = 0
+        self._error: BaseException | None = None
+        """why what was to be read could not be; the look hears of it"""
         self.removed_files = 0
 
     # --- driving
@@ -144,17 +146,21 @@ class Retention:
             return None
         self._mono_ms, self._wall_ms = mono_ms, wall_ms
         if self._steps is None:
-            self._steps = self._look()
+            self._steps, self._error = self._look(), None
             self._next_look_ms = mono_ms + interval
         self._due_ms = max(self._next_look_ms, mono_ms)
+        error, self._error = self._error, None
         try:
-            step = next(self._steps)
+            step = next(self._steps) if error is None else self._steps.throw(error)
         except StopIteration:
             self._steps = None
             return None
-        except BaseException:
+        except BaseException as raised:
             self._steps = None
-            raise
+            if raised is not error:
+                raise
+            self._due_ms = mono_ms + interval
+            return None
         if isinstance(step, int):
             self._due_ms = mono_ms + step
             return None
@@ -171,9 +177,8 @@ class Retention:
                 self._hanging_since_ms = mono_ms
             if error is not None:
                 self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
-        elif error is not None:
-            self._steps = None  # the queue cannot be read now; the next look tries again
-            self._due_ms = mono_ms + self._space.rules.clean_resource_interval
+        else:
+            self._error = error
 
     # --- one look
 
@@ -257,7 +262,10 @@ class Retention:
         for topic in self._queues.topics():
             was_unopened = topic in self._queues.unopened
             for queue in self._queues.of_topic(topic):
-                removal = yield from self._follow(queue, log_min)
+                try:
+                    removal = yield from self._follow(queue, log_min)
+                except (OSError, StoreError):  # it cannot be read now: the others follow, and the next look tries again
+                    removal, self._waits_for_flush = None, True
                 number += 1
                 if removal is not None:
                     yield removal

@@ -222,3 +222,36 @@ def test_a_search_by_time_passes_over_what_the_log_has_lost_and_the_queue_has_no
     by_time = rig.store.offset_by_time
     assert [by_time("TopicA", 0, times[late], one) for one in (Boundary.LOWER, Boundary.UPPER)] == [late, late]
     assert by_time("TopicA", 0, times[late] - 1) == late
+
+
+def test_a_queue_that_cannot_be_read_keeps_no_other_from_following() -> None:
+    rig = Rig()
+    rig.store.retain_by(AT_ALL_HOURS)
+    number = 0
+    while rig.store.written_offset < 4 * FILE_BYTES:
+        rig.put(draft(number, "Bad", body_bytes=700), draft(number, "Good", body_bytes=700))
+        number += 1
+    rig.sync_queues()
+    rig.wait(73 * HOUR_MS)
+    disk = rig.disk
+    assert isinstance(disk, MemoryDisk)
+    bad = {name for name in disk.contents() if "/consumequeue/Bad/" in name}
+    for _ in range(300):
+        disk.cold = set(bad)
+        rig.wait(max(rig.store.retention.next_due(rig.mono_ms) - rig.mono_ms, 0))
+        chore = rig.store.retention.begin(rig.mono_ms, rig.wall_ms)
+        if isinstance(chore, Cold):
+            rig.store.retention.end(chore, OSError(5, "Input/output error"), rig.mono_ms)
+        elif chore is not None:
+            chore.run()
+            rig.store.retention.end(chore, None, rig.mono_ms)
+    disk.cold = set()
+    low, _ = rig.store.queue_bounds("Good", 0)
+    assert rig.store.queue_unit("Good", 0, low)[0] >= rig.store.min_offset > 0
+    assert low > 0
+    assert rig.store.queue_bounds("Bad", 0)[0] == 0, "nobody could read it"
+    assert rig.store.retention.followed == 0, "the next look tries again"
+    rig.retain(HOUR_MS)
+    low, _ = rig.store.queue_bounds("Bad", 0)
+    assert rig.store.queue_unit("Bad", 0, low)[0] >= rig.store.min_offset
+    assert rig.store.retention.followed == rig.store.min_offset
