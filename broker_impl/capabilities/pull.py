@@ -227,11 +227,10 @@ class Pull(Capability):
         *Differs*: an offset below zero or beyond the queue is not stored, nor that of a pull that takes a reset.
         """
         self._offsets.commit_pull(asked.consumer_group, asked.topic, asked.queue_id, read.next_offset)
-        is_reset = read.status is GetStatus.OFFSET_RESET  # what it says was true before
         if (
             first
             and asked.sys_flag & sys_flag.PULL_COMMIT_OFFSET
-            and not is_reset
+            and read.status is not GetStatus.OFFSET_RESET  # what it says was true before
             and 0 <= asked.commit_offset <= read.max_offset
         ):
             client = f"{peer.remote[0]}:{peer.remote[1]}"
