@@ -339,8 +339,7 @@ class BrokerNode:
         changed = list(changed)
         self.registrar.topics_changed(changed)
         if self._embedded is not None:
-            offered = self.announcement.offered(changed)
-            self._offered.update(offered)
+            self._offered.update(offered := self.announcement.offered(changed))
             self._embedded.embed(self._embeddable(offered))
 
     def _register_anew(self) -> None:

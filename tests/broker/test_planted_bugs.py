@@ -72,7 +72,7 @@ def show_everything(patch: pytest.MonkeyPatch) -> None:
 
 def values_are_one_line(tmp_path: Path) -> None:
     with siege(tmp_path, path=configured(tmp_path)) as broker:
-        unchanged(broker, b"maxMessageSize=4194305\nnamesrvAddr=x:1\\nbrokerConfigPath=/tmp/evil", 29)
+        unchanged(broker, b"maxMessageSize=4194305\nregionId=x\\nbrokerConfigPath=/tmp/evil", 29)
 
 
 def take_any_value(patch: pytest.MonkeyPatch) -> None:
