@@ -17,7 +17,7 @@ from typing import Final
 from broker_impl.engine.answers import LATER, Answer, Durable, Refusal, Reply, Settled
 from broker_impl.engine.call import Call, PendingAnswer
 from broker_impl.engine.router import Capability, answers
-from broker_impl.half_copies import Half
+from broker_impl.half_copies import DELAYED, Half
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import NotTaken, PutStatus, check_inner_batch, check_names, copy_of, not_taken
 from broker_impl.remarks import UNTOUCHED
@@ -34,7 +34,6 @@ from rmq_wire.implied import transactions as rule
 from rmq_wire.implied.index_keys import index_keys
 from rmq_wire.implied.real_place import real_place_of
 from rmq_wire.implied.tags import tags_code
-from rmq_wire.implied.timers import TIMES
 from rmq_wire.message_id import parse_offset_message_id
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -49,7 +48,7 @@ UNSEEN_TRIES: Final = 400
 """A half message that is stored and not in its queue yet is waited for so long."""
 
 
-SPECIAL: Final = frozenset({prop.DELAY, *TIMES, prop.INNER_NUM})
+SPECIAL: Final = DELAYED | {prop.INNER_NUM}
 """Properties with which a commit is more than an append."""
 
 

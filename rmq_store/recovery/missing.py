@@ -96,24 +96,21 @@ class Missing:
 
     def queue_files(self, before: int) -> list[str]:
         """Which files of queues are missing before others that begin with a message before this log position."""
-        found = (
-            segments.path(start + segments.file_bytes)
-            for queue, start, following in self._queue_gaps()
-            if queue_repair.first_of_file(queue, following) < before
-            for segments in (queue.segments,)
-        )
+        gaps = self._queue_gaps()
+        found = (path for queue, path, following in gaps if queue_repair.first_of_file(queue, following) < before)
         return [f"{path} is missing" for path in islice(found, REPORTED_MAX)]
 
-    def _queue_gaps(self) -> Iterator[tuple[ConsumeQueue, int, int]]:
-        """(queue, start of the file before a gap, that of the file behind it)."""
+    def _queue_gaps(self) -> Iterator[tuple[ConsumeQueue, str, int]]:
+        """(queue, path of a file that is missing between others, start of the next one that is there)."""
         for queue in self._queues.opened():
-            for start, following in pairwise(queue.segments.starts):
-                if following != start + queue.segments.file_bytes:
-                    yield queue, start, following
+            segments = queue.segments
+            for start, following in pairwise(segments.starts):
+                if following != start + segments.file_bytes:
+                    yield queue, segments.path(start + segments.file_bytes), following
 
     def _found(self) -> Iterator[str]:
-        for queue, start, _ in self._queue_gaps():
-            yield f"{queue.segments.path(start + queue.segments.file_bytes)} is missing"
+        for _, path, _ in self._queue_gaps():
+            yield f"{path} is missing"
         if self._noted is not None and self.knows_queues:
             yield from self._other_than_noted(self._noted)
         else:

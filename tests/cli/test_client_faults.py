@@ -46,15 +46,7 @@ PRINTING = {
     ("where", "said"), [(">&-", "standard output is closed: give it a place to go"), (">/dev/full", "No space left on device")]
 )
 def test_output_that_cannot_be_written(shell: Shell, name: str, where: str, said: str) -> None:
-    ran = subprocess.run(
-        ["bash", "-c", f'"$@" {where}', "bash", *rmq.command(*PRINTING[name])],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=shell.home,
-        env=shell.environment,
-        check=False,
-    )
+    ran = shell.redirected(where, *PRINTING[name])
     assert ran.returncode == 1
     assert ran.stderr.startswith("rmq: standard output ")
     assert said in ran.stderr

@@ -142,15 +142,7 @@ def test_certificates_that_are_none(shell: Shell) -> None:
 def test_what_cannot_be_read(
     shell: Shell, lines: tuple[str, ...], arguments: tuple[str, ...], redirected: str, said: str
 ) -> None:
-    ran = subprocess.run(
-        ["bash", "-c", f'"$@" {redirected}', "bash", *rmq.command("send", "t", *arguments, *lines)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=shell.home,
-        env=shell.environment,
-        check=False,
-    )
+    ran = shell.redirected(redirected, "send", "t", *arguments, *lines)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"rmq: {said}")
     assert ran.stderr.count("\n") == 1

@@ -121,8 +121,8 @@ def test_who_removes_abort_has_not_stopped_the_broker() -> None:
 # --- light queues
 
 
-@pytest.mark.parametrize("off", [{"enable_lmq": False}, {"enable_multi_dispatch": False}])
-def test_light_queues_keep_their_entries_in_a_run_without_them(off: dict[str, object]) -> None:
+def lit_rig() -> Rig:
+    """Forty messages in a light queue, half of them safe."""
     rig = Rig(settings=small(**LIGHT_QUEUES_ON))
     for number in range(20):
         rig.put(lit(number, "%LMQ%a"))
@@ -130,6 +130,12 @@ def test_light_queues_keep_their_entries_in_a_run_without_them(off: dict[str, ob
     rig.wait(2_000)
     for number in range(20, 40):
         rig.put(lit(number, "%LMQ%a"))
+    return rig
+
+
+@pytest.mark.parametrize("off", [{"enable_lmq": False}, {"enable_multi_dispatch": False}])
+def test_light_queues_keep_their_entries_in_a_run_without_them(off: dict[str, object]) -> None:
+    rig = lit_rig()
     killed(rig)
     with_settings(rig, **off)
     assert rig.store.queue_bounds("%LMQ%a", 0) == (0, 40)
@@ -140,13 +146,7 @@ def test_light_queues_keep_their_entries_in_a_run_without_them(off: dict[str, ob
 
 
 def test_light_queues_forget_what_a_power_cut_took_of_the_log_in_a_run_without_them() -> None:
-    rig = Rig(settings=small(**LIGHT_QUEUES_ON))
-    for number in range(20):
-        rig.put(lit(number, "%LMQ%a"))
-    rig.sync_queues()
-    rig.wait(2_000)
-    for number in range(20, 40):
-        rig.put(lit(number, "%LMQ%a"))
+    rig = lit_rig()
     disk = rig.disk
     assert isinstance(disk, MemoryDisk)
     for path, _ in disk.live_contents("/consumequeue/%LMQ%a/"):

@@ -31,6 +31,18 @@ class Shell:
         )
         return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
+    def redirected(self, where: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A run whose input or output goes where the shell's words say, as `>&-`."""
+        return subprocess.run(
+            ["bash", "-c", f'"$@" {where}', "bash", *rmq.command(*arguments)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=self.home,
+            env=self.environment,
+            check=False,
+        )
+
     def good(self, *arguments: str, typed: bytes = b"") -> list[str]:
         """The lines of a run that must succeed."""
         ran = self.run(*arguments, typed=typed)
