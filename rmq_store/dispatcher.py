@@ -7,7 +7,7 @@ what they have, the index knows what it has seen, and the units stay here until 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from rmq_store.errors import InvariantBroken
@@ -49,6 +49,10 @@ class Dispatcher:
             seen = f"{committed[0].physical_offset} after {end}"
             raise InvariantBroken("what is committed follows what waits for the dispatch", seen)
         self.waiting += committed
+
+    def forget(self, topics: Collection[str]) -> None:
+        """They are deleted: nobody hears of messages that they had."""
+        self._arrived = [one for one in self._arrived if one.topic not in topics]
 
     def dispatch(
         self, upto: int, limit: int, wall_ms: int, keys_max: int | None = None, new_queues_max: int | None = None

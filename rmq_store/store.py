@@ -352,6 +352,8 @@ class Store(Reading):
 
     def deleting_topics(self, topics: Iterable[str]) -> Generator[None, None, int]:
         """The same with a pause after every queue; all are gone at the first. An error of the disk refuses appends."""
+        topics = list(topics)
+        self._dispatcher.forget(topics)
         try:
             return (yield from self._queues.deleting(topics))
         except OSError as reason:

@@ -47,7 +47,7 @@ class Doubts(NamedTuple):
     """What must be asked of a unit beside its lengths, its place and its check sum."""
 
     torn_from_ms: int = NEVER
-    """Units stored then or later may have lost sectors in a power cut."""
+    """Units stored then or later may have lost sectors in a power cut, and the last of them its end."""
     unfinished_from: int = NEVER
     """A unit that ends behind this position may be the last thing that a killed process wrote, and lack its end."""
     sealed: bool = False
@@ -133,10 +133,12 @@ class LogWalk:
             return f"the unit at {position} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
         if doubts.sealed and not has_good_seal(data[at : at + unit.total_size]):
             return f"the unit at {position} does not end with its check sum, which forceVerifyPropCRC asks for"
-        if unit.store_timestamp >= doubts.torn_from_ms and has_lost_sector(unit, at=position):
+        may_be_torn = unit.store_timestamp >= doubts.torn_from_ms
+        if may_be_torn and has_lost_sector(unit, at=position):
             return f"the unit at {position} has a sector of zeros in its topic or properties"
         end = position + unit.total_size
-        if end > doubts.unfinished_from and unit.properties.endswith(b"\0") and not self._is_followed(end):
+        may_lack_its_end = may_be_torn or end > doubts.unfinished_from
+        if may_lack_its_end and unit.properties.endswith(b"\0") and not self._is_followed(end):
             return f"the unit at {position} is the last and ends with zeros"
         return ""
 

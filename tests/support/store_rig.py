@@ -84,6 +84,22 @@ def number_of(unit_body: bytes | bytearray | memoryview) -> int:
     return int(bytes(unit_body).split(b":", 1)[0])
 
 
+@dataclass(slots=True)
+class Stored:
+    """A committed message."""
+
+    number: int
+    topic: str
+    queue_id: int
+    placed: Placed
+    keys: tuple[str, ...]
+    wall_ms: int
+    body: bytes
+    properties: bytes
+    batch: int
+    acked: bool = False
+
+
 @dataclass
 class Rig:
     """A store on a disk, with a hand-driven clock."""

@@ -16,7 +16,6 @@ import errno
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ from rmq_store.settings import FlushDiskType
 from rmq_wire.message import read_unit, unit_size
 from tests.support.index_model import IndexModel
 from tests.support.memory_disk import Fault, MemoryDisk, Stopped
-from tests.support.store_rig import ROOT, Rig, draft, number_of, small, stage_batch
+from tests.support.store_rig import ROOT, Rig, Stored, draft, number_of, small, stage_batch
 
 TOPICS = ("TopicA", "B")
 QUEUES = 2
@@ -44,22 +43,6 @@ RULES = RetentionRules(file_reserved_time=0, disk_space_warning_level_ratio=None
 RETENTION_LOOK_MS = 75_000
 BIG_BODY_BYTES = 6000
 """Over a page of the disk."""
-
-
-@dataclass(slots=True)
-class Stored:
-    """A committed message."""
-
-    number: int
-    topic: str
-    queue_id: int
-    placed: Placed
-    keys: tuple[str, ...]
-    wall_ms: int
-    body: bytes
-    properties: bytes
-    batch: int
-    acked: bool = False
 
 
 def size_of(one: Draft) -> int:
@@ -94,8 +77,8 @@ class Sim:
         """what a queue had when its topic was deleted, each time"""
         self.before: dict[tuple[str, int], list[Stored]] = {key: [] for key in self.queues}
         """the beginning of a queue that came back without it"""
-        self.is_ghost = dict.fromkeys(self.queues, False)
-        """the queue came back and has no new message yet"""
+        self.deleted_at = dict.fromkeys(self.queues, 0)
+        """number of the newest message when a queue was deleted last"""
         self.seen = dict.fromkeys(self.queues, 0)
         self.endless: set[tuple[str, int]] = set()
         """queues that lost all their messages to a cut, and have none yet"""
@@ -199,7 +182,6 @@ class Sim:
         for one in stored:
             self.log.append(one)
             self.queues[one.topic, one.queue_id].append(one)
-            self.is_ghost[one.topic, one.queue_id] = False
 
     def dispatch(self) -> None:
         for one in self.rig.store.dispatch(self.rig.wall_ms):
@@ -252,10 +234,14 @@ class Sim:
             return  # half deleted: what is left is a prefix of each queue, which only a start may find
         self.rare["a topic was deleted"] += 1
         for key in [key for key in self.queues if key[0] == topic]:
-            if self.queues[key] and not self.is_ghost[key]:
+            if self.has_new(key):
                 self.ghosts[key].append(self.before[key] + self.queues[key])
-            self.is_ghost[key] = False
+            self.deleted_at[key] = self.number
             self.queues[key], self.before[key], self.first[key], self.seen[key] = [], [], 0, 0
+
+    def has_new(self, key: tuple[str, int]) -> bool:
+        """Since the queue was deleted last, and not lost to a cut since."""
+        return any(one.number > self.deleted_at[key] for one in self.queues[key][-1:])
 
     def retain(self) -> None:
         """The oldest files go, as far as their queues are safe: what keeps them for days sees to that elsewhere."""
@@ -461,23 +447,29 @@ class Sim:
         """Queues of deleted topics may come back, in part, as long as they have no new message; more of them later."""
         for key, stored in self.queues.items():
             low, high = self.rig.store.queue_bounds(*key)
-            if low < high and (not stored or self.is_ghost[key]):
+            if low < high and not self.has_new(key):
                 self.rare["a deleted topic came back"] += 1
-                self.is_ghost[key] = True
-                numbers = self.rig.numbers(*key)
-                ghost = [ghost for ghost in self.ghosts[key] if numbers[0] in [one.number for one in ghost]][-1]
-                at = [one.number for one in ghost].index(numbers[0])
-                assert ghost[at].placed.queue_offset == low
-                self.before[key], self.queues[key] = ghost[:at], ghost[at : at + high - low]
+                self.before[key], self.queues[key] = self.ghost_of(key)
+                assert self.queues[key][0].placed.queue_offset == low
                 self.first[key] = low
             elif low < self.first[key] and self.before[key]:
                 more = self.first[key] - low
                 self.queues[key] = self.before[key][-more:] + stored
                 self.before[key] = self.before[key][:-more]
                 self.first[key] = low
-            elif not stored or (self.is_ghost[key] and low == high):
-                self.queues[key], self.before[key], self.is_ghost[key] = [], [], False
+            elif low == high and not self.has_new(key):
+                self.queues[key], self.before[key] = [], []
                 self.first[key] = low
+
+    def ghost_of(self, key: tuple[str, int]) -> tuple[list[Stored], list[Stored]]:
+        """What the queue had before that which it has now, and that, at one of the times when its topic was deleted."""
+        numbers = self.rig.numbers(*key)
+        for ghost in reversed(self.ghosts[key]):
+            of_ghost = [one.number for one in ghost]
+            at = of_ghost.index(numbers[0]) if numbers[0] in of_ghost else len(ghost)
+            if of_ghost[at : at + len(numbers)] == numbers:
+                return ghost[:at], ghost[at : at + len(numbers)]
+        raise AssertionError(f"{key} has {numbers}, of what it never had")
 
     # --- what must hold
 
