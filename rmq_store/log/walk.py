@@ -47,7 +47,9 @@ class Doubts(NamedTuple):
     """What must be asked of a unit beside its lengths, its place and its check sum."""
 
     torn_from_ms: int = NEVER
-    """Units stored then or later may have lost sectors in a power cut, and the last of them its end."""
+    """Units stored then or later, and what follows them, may have lost sectors in a power cut, and the last of them its end."""
+    whole_before: int = 0
+    """Units that begin before this position have lost nothing."""
     unfinished_from: int = NEVER
     """A unit that ends behind this position may be the last thing that a killed process wrote, and lack its end."""
     sealed: bool = False
@@ -64,6 +66,8 @@ class LogWalk:
         """Walk from the unit that begins at `start`, up to `stop` if given (a unit's start)."""
         self._segments = segments
         self._doubts = doubts
+        self._may_be_torn = False
+        """what comes follows a unit that is as new as those that may be torn: the clock may have been set back since"""
         self._stop = stop
         self.end = start
         self.reason = ""
@@ -97,6 +101,9 @@ class LogWalk:
         more = base + len(data) < file_end
         end = len(data) if self._stop is None else min(len(data), self._stop - base)
         units, at = ([], 0) if self._doubts.sealed else _plain_units(data, base, end)
+        torn_from_ms = self._doubts.torn_from_ms
+        if torn_from_ms is not NEVER and not self._may_be_torn:
+            self._may_be_torn = any(unit.store_timestamp >= torn_from_ms for unit in units)
         while at < len(data):
             if self._stop is not None and base + at >= self._stop:
                 self.reason = "asked to stop"
@@ -133,7 +140,8 @@ class LogWalk:
             return f"the unit at {position} has a body without the check sum {unit.body_crc & 0xFFFFFFFF:08X}"
         if doubts.sealed and not has_good_seal(data[at : at + unit.total_size]):
             return f"the unit at {position} does not end with its check sum, which forceVerifyPropCRC asks for"
-        may_be_torn = unit.store_timestamp >= doubts.torn_from_ms
+        self._may_be_torn |= unit.store_timestamp >= doubts.torn_from_ms
+        may_be_torn = self._may_be_torn and position >= doubts.whole_before
         if may_be_torn and has_lost_sector(unit, at=position):
             return f"the unit at {position} has a sector of zeros in its topic or properties"
         end = position + unit.total_size

@@ -76,6 +76,7 @@ class Recovery:
             keyless=noted.keyless if noted is not None else 0,
         )
         self._missing = Missing(settings.store_path_root_dir, log, queues, noted)
+        self._whole_before = self._safe_end()
         self._dispatched_end = 0
         """log position up to which queues had units when they were found"""
         self._touched: dict[str, int] = {}
@@ -216,7 +217,7 @@ class Recovery:
             return Doubts(sealed=sealed)
         if self._cache is Cache.WHOLE:
             return Doubts(unfinished_from=self._dispatched_end, sealed=sealed)
-        return Doubts(self._checkpoint.physic_message_timestamp, self._dispatched_end, sealed)
+        return Doubts(self._checkpoint.physic_message_timestamp, self._whole_before, self._dispatched_end, sealed)
 
     def _is_left_alone(self, queue: ConsumeQueue) -> bool:
         """This run puts nothing into light queues: what it cut of one would not come back."""

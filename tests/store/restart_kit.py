@@ -16,3 +16,8 @@ def filled(count: int = 300, **changes: object) -> tuple[MemoryDisk, Rig]:
         rig.put(draft(number, queue_id=number % 4, body_bytes=40 + number % 90))
         rig.wall_ms += 7
     return disk, rig
+
+
+def reopened(rig: Rig, disk: MemoryDisk) -> Rig:
+    """Another process, on what is left of its disk."""
+    return Rig(disk, rig.settings, rig.wall_ms)

@@ -11,7 +11,7 @@ from rmq_store.disk.disk import RealDisk
 from rmq_store.errors import StoreDamaged
 from rmq_store.layouts import CHECKPOINT
 from rmq_store.recovery.boot_mark import NAME, BootMark, Cache
-from rmq_wire.message import read_unit
+from tests.store.restart_kit import reopened
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.support.store_rig import ROOT, START_MS, Rig, draft, small, sync_settings
 
@@ -39,10 +39,6 @@ def synced_rig(count: int = 200, disk: MemoryDisk | None = None, **changes: obje
 
 def all_numbers(rig: Rig) -> list[int]:
     return sorted(number for queue_id in range(4) for number in rig.numbers(queue_id=queue_id))
-
-
-def reopened(rig: Rig, disk: MemoryDisk) -> Rig:
-    return Rig(disk, rig.settings, rig.wall_ms)
 
 
 # --- where it begins
@@ -203,40 +199,6 @@ def test_a_real_machine_has_a_boot_id(tmp_path: Path) -> None:
         pytest.skip("this system does not say")
     BootMark(disk, str(tmp_path)).put()
     assert BootMark(RealDisk(), str(tmp_path)).take() is Cache.WHOLE
-
-
-def test_zeros_that_a_client_sent_survive_a_kill() -> None:
-    """After a kill nothing is missing, so a sector of zeros in properties is what was sent; after a power cut it is not."""
-    disk = MemoryDisk()
-    rig = Rig(disk)
-    sent = draft(0)
-    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
-    rig.put(sent)
-    killed = reopened(rig, disk.crash("all"))
-    assert killed.numbers() == [0]
-    [unit] = [killed.store.lookup(0)]
-    assert unit is not None
-    assert read_unit(unit).properties == sent.properties
-    rig.sync()
-    rig.wait(1500)
-    rig.put(draft(1))
-    rig.sync()
-    assert reopened(rig, disk.crash("synced")).numbers() == [], "stored when nothing was known to be safe"
-
-
-def test_zeros_that_were_safe_survive_a_power_cut() -> None:
-    disk = MemoryDisk()
-    rig = Rig(disk)
-    sent = draft(0)
-    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
-    rig.put(sent)
-    rig.sync()
-    rig.wait(10)
-    rig.put(draft(1))
-    rig.sync()
-    rig.wait(1500)
-    rig.store._checkpoint.file.sync()
-    assert reopened(rig, disk.crash("synced")).numbers() == [0, 1]
 
 
 def test_a_kill_in_the_middle_of_a_write_leaves_no_half_unit() -> None:
