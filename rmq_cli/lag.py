@@ -97,7 +97,7 @@ class _Looking:
         import trio
 
         from rmq_cli.printing import until_unread
-        from rmq_client.errors import NetworkError
+        from rmq_client.errors import ClientError
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(until_unread)
@@ -105,8 +105,8 @@ class _Looking:
             while True:
                 try:
                     self._show(await self._look(), live=sys.stdout.isatty())
-                except NetworkError as error:
-                    if first:
+                except ClientError as error:
+                    if first or not error.may_pass:
                         raise
                     click.echo(f"rmq: {error}", err=True)
                 first = False

@@ -16,13 +16,13 @@ from rmq_client.consuming.pull_result import PullStatus
 from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
-from rmq_client.errors import NetworkError
+from rmq_client.errors import ClientError
 from rmq_wire.fastjson import MessageQueue
 
 LOOK_AGAIN_S = 30.0
 """How often new queues are looked for."""
 PAUSE_S = 1.0
-"""After a pull that a broker did not answer: it may be starting again."""
+"""After a call that a broker did not answer or had no time for: it may be starting again."""
 
 Show = Callable[[ReceivedMessage], None]
 
@@ -41,24 +41,30 @@ class Tail:
     async def run(self, topic: str, *, begin: Where, count: int | None, follow: bool) -> None:
         """Ends after `count` messages, and unless it follows at what was the end.
 
-        Raises `ClientError`; where it follows, a broker that does not answer for a while is waited for.
+        Raises `ClientError`; where it follows, and has begun, servers that do not answer for a while or are busy are waited for.
         """
         self._left = count
         known: set[MessageQueue] = set()
+        is_again = False
         with trio.CancelScope() as self._enough:
             async with trio.open_nursery() as nursery:
                 if follow:
                     nursery.start_soon(until_unread)
                 while True:
-                    queues = await self._puller.queues(topic)
-                    for queue in queues:
-                        if queue not in known:
-                            offset = await self._begin(queue, begin if not known else Where("start"))
+                    try:
+                        for queue in await self._puller.queues(topic):
+                            if queue in known:
+                                continue
+                            offset = await self._begin(queue, begin if not is_again else Where("start"))
                             end = None if follow else await self._puller.max_offset(queue)
                             nursery.start_soon(self._read, queue, offset, end)
-                    known.update(queues)
+                            known.add(queue)
+                    except ClientError as error:
+                        if not (is_again and error.may_pass):
+                            raise
                     if not follow:
                         break
+                    is_again = True
                     await trio.sleep(LOOK_AGAIN_S)
 
     async def _begin(self, queue: MessageQueue, begin: Where) -> int:
@@ -78,8 +84,8 @@ class Tail:
                 result = await self._puller.pull(
                     queue, offset, subscription=self._subscription, hold_ms=self._hold_ms if end is None else 0
                 )
-            except NetworkError:
-                if end is not None:
+            except ClientError as error:
+                if end is not None or not error.may_pass:
                     raise
                 await trio.sleep(PAUSE_S)
                 continue

@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 _NAMES: Final = {int(code): code.name for code in ResponseCode}
+_PASSING: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
+"""What a broker says of its own state, and not of the request."""
 
 
 class ClientError(Exception):
@@ -51,6 +53,11 @@ class ClientError(Exception):
         if len(self.attempts) > 1:
             text += f" (tried {len(self.attempts)} times: {'; '.join(self.attempts)})"
         return f"{text} (it may be stored nevertheless)" if self.maybe_stored else text
+
+    @property
+    def may_pass(self) -> bool:
+        """The same call may succeed later, though the caller changes nothing."""
+        return False
 
 
 class CallerError(ClientError):
@@ -81,6 +88,10 @@ class NetworkError(ClientError):
     """A server could not be asked, or did not answer."""
 
     fault = "network"
+
+    @property
+    def may_pass(self) -> bool:
+        return True
 
 
 class Unreachable(NetworkError):
@@ -117,6 +128,10 @@ class BrokerError(ClientError):
     def name(self) -> str:
         """That of the code, `UNKNOWN` for one that RocketMQ 5.5.0 has not."""
         return _NAMES.get(self.code, "UNKNOWN")
+
+    @property
+    def may_pass(self) -> bool:
+        return self.code in _PASSING
 
 
 class Unreadable(BrokerError):
