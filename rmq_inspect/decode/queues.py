@@ -127,19 +127,37 @@ Probe = Callable[[QueueUnit, int | None], None]
 
 
 def first_stored_at(files: Sequence[StoreFile], log: Log, time_ms: int, probe: Probe | None = None) -> int:
-    """The first queue offset whose message was stored at or after this time, by halving; behind the last one when none was."""
+    """The first queue offset whose message was stored at or after this time, by halving; behind the last one when none was.
+
+    Where the message in the middle cannot be read, one behind it says where to go; where none of those that are tried can, what
+    is before them does: the answer may then be too early, and never hides a message.
+    """
     low, high = bounds(files)
     while low < high:
         middle = (low + high) // 2
-        unit = unit_at(files, middle)
-        stored = None if unit is None else store_time(log, unit.physical_offset)
-        if unit is not None and probe is not None:
-            probe(unit, stored)
-        if stored is None or stored < time_ms:
-            low = middle + 1
+        for at in _ever_farther(middle, high):
+            unit = unit_at(files, at)
+            stored = None if unit is None else store_time(log, unit.physical_offset)
+            if unit is not None and probe is not None:
+                probe(unit, stored)
+            if stored is not None:
+                low, high = (at + 1, high) if stored < time_ms else (low, at)
+                break
+            if unit is not None and 0 <= unit.physical_offset < log.start:
+                low = at + 1  # gone with the log's beginning
+                break
         else:
             high = middle
     return low
+
+
+def _ever_farther(first: int, end: int) -> Iterator[int]:
+    """first, and places behind it up to the end, each twice as far away."""
+    yield first
+    step = 1
+    while first + step < end:
+        yield first + step
+        step *= 2
 
 
 def store_time(log: Log, physical_offset: int) -> int | None:

@@ -370,7 +370,7 @@ def by_time(store: StoreDirectory, topic: str, queue_id: int, time_ms: int) -> I
     probes: list[Step] = []
 
     def probe(unit: queues.QueueUnit, stored: int | None) -> None:
-        said = "its message cannot be read: taken for earlier" if stored is None else f"stored {text_of(stored)}"
+        said = "its message cannot be read: look elsewhere" if stored is None else f"stored {text_of(stored)}"
         turn = "" if stored is None else ": too early, go right" if stored < time_ms else ": late enough, go left"
         probes.append(Step(f"Look at offset {unit.queue_offset}", [said + turn], unit.file.name, unit.at, unit.raw))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_inspect.decode import select
+from rmq_inspect.decode import queues, select
 from rmq_inspect.decode.directory import list_store
 from rmq_inspect.decode.log import Log
 from rmq_inspect.decode.select import CLOCK_STEP_MS, LATER_MAX, Wanted, messages, topics_of
@@ -201,3 +201,38 @@ def test_a_range_of_time_allows_for_as_much_as_columns_do() -> None:
     from rmq_columns.read import plan
 
     assert plan.CLOCK_STEP_MS == CLOCK_STEP_MS
+
+
+@pytest.mark.parametrize("spoilt", [range(0), range(14, 16), range(9, 17), range(28, 30), range(2), range(30), range(5, 29, 3)])
+def test_a_search_by_time_is_not_led_past_a_message_by_those_that_cannot_be_read(tmp_path: Path, spoilt: range) -> None:
+    """By halving; the first one looked at is the fifteenth."""
+    root = made(tmp_path, range(60))
+    store = list_store(root)
+    files = store.queues["TopicA", 0]
+    units = list(queues.units(files))
+    for at in spoilt:
+        with store.commit_log[0].path.open("r+b") as file:
+            file.seek(units[at].physical_offset)
+            file.write(bytes(88))
+    readable = [at for at in range(30) if at not in spoilt]
+    with Log(store.commit_log) as log:
+        for second in range(61):
+            wanted = [at for at in readable if 2 * at + 1 >= second]
+            at = queues.first_stored_at(files, log, START_MS + second * 1000)
+            assert at <= min(wanted, default=30)
+            if spoilt in (range(0), range(14, 16)):
+                assert at >= min(wanted, default=30) - len(spoilt)
+
+
+def test_a_search_by_time_passes_entries_of_a_log_that_is_gone(tmp_path: Path) -> None:
+    root = made(tmp_path, range(60), log_file_bytes=1200)
+    store = list_store(root)
+    for file in store.commit_log[:-1]:
+        file.path.unlink()
+    left = list_store(root)
+    files = left.queues["TopicA", 0]
+    first = next(unit.queue_offset for unit in queues.units(files) if unit.physical_offset >= left.commit_log[0].start)
+    probed: list[object] = []
+    with Log(left.commit_log) as log:
+        assert queues.first_stored_at(files, log, START_MS, lambda unit, stored: probed.append(unit)) == first
+    assert len(probed) <= 6
