@@ -148,8 +148,12 @@ def fill(side: Side) -> None:
 
 
 def at_rest(sides: dict[str, Side]) -> bool:
-    """The queues speak of one file only, on both sides."""
-    return all(side.offsets("Orders", queue)[0] * QUEUES > MESSAGES - 40 for side in sides.values() for queue in range(QUEUES))
+    """The queues speak of one file only, on both sides.  (Java goes from queue to queue, with a pause behind each.)"""
+    return all(
+        side.offsets("Old", queue)[0] == 1 and side.offsets("Orders", queue)[0] * QUEUES > MESSAGES - 40
+        for side in sides.values()
+        for queue in range(QUEUES)
+    )
 
 
 def test_minimum_offsets_agree(sides: dict[str, Look]) -> None:
