@@ -217,7 +217,7 @@ async def _broker(servers: RunningServers, place: BrokerPlace, unsaved: list[str
             async with keep_registered(node, shell.wake):
                 yield
             if embedded is not None:
-                node.withdraw_from(embedded)
+                node.withdraw_from_name_server()
     finally:
         _close(node, f"broker {node.config.broker_name}", unsaved)
 

@@ -40,6 +40,7 @@ from broker_impl.capabilities.topics import Topics
 from broker_impl.capabilities.transaction_check import TransactionCheck
 from broker_impl.capabilities.transactions import Transactions
 from broker_impl.config import BrokerConfig
+from broker_impl.embedding import EmbeddedRegistration
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.limits import Limits
@@ -50,7 +51,6 @@ from broker_impl.fast_failure import patience
 from broker_impl.half_messages import HalfMessages
 from broker_impl.intake import Intake
 from broker_impl.lost_topics import look_for_topics
-from broker_impl.namesrv.registrations import Registration
 from broker_impl.namesrv.server import NameServer
 from broker_impl.pop_parts import PopParts, pop_parts
 from broker_impl.registration import Announcement, Identity, Registrar
@@ -190,10 +190,7 @@ class BrokerNode:
         self.routes = TopicRoutes(
             asks=bool(config.name_servers), refresh_ms=lambda: config.load_balance_poll_name_server_interval, now_ms=env.mono_ms
         )
-        self._embedded: NameServer | None = None
-        self._offered: dict[str, TopicConfig] = {}
-        """What the name server of this process is being given."""
-        self._keeps_address = False
+        self._embedded = EmbeddedRegistration(self.announcement, self.engine)
         self.topics.on_change.append(self._topics_changed)
         self.schedule: Schedule
         self.halves: HalfMessages
@@ -304,51 +301,24 @@ class BrokerNode:
 
         `keeps_address`: everybody is given brokerIP1; else each asker an address that it reaches.
         """
-        self._embedded = name_server
         self.routes.in_process = name_server.route_answers.finding_route
-        self._keeps_address = keeps_address
-        self.engine.every(self.config.register_name_server_period, self._register_embedded)
-        return self._registering_embedded()
+        period_ms = self.config.register_name_server_period
+        return self._embedded.begin(name_server, keeps_address=keeps_address, period_ms=period_ms)
 
-    def _register_embedded(self) -> None:
-        """Everything; again and again, as over the wire, so that a route that was deleted there comes back."""
-        self.engine.in_background(self._registering_embedded())
-
-    def _registering_embedded(self) -> Slices[None]:
-        """What changes meanwhile is registered at once, and put into what is still to be registered."""
-        if self._embedded is None:
-            return
-        offered = self._offered = {}
-        for _ in self.announcement.offering(offered):
-            yield None
-            if self._offered is not offered:
-                return
-        for _ in self._embedded.embedding(self._embeddable(offered)):
-            yield None
-            if self._offered is not offered:
-                return
-
-    def withdraw_from(self, name_server: NameServer) -> None:
+    def withdraw_from_name_server(self) -> None:
         """Take it out again."""
-        self._embedded = None
         self.routes.in_process = None
-        self._offered = {}
-        name_server.withdraw(self.announcement.unregistration())
+        self._embedded.end()
 
     def _topics_changed(self, changed: Iterable[TopicConfig]) -> None:
         changed = list(changed)
         self.registrar.topics_changed(changed)
-        if self._embedded is not None:
-            self._offered.update(offered := self.announcement.offered(changed))
-            self._embedded.embed(self._embeddable(offered))
+        self._embedded.topics_changed(changed)
 
     def _register_anew(self) -> None:
         self.topics.version_told(again=True)  # a name server passes over topics of a version that it knows
         self.registrar.everything_changed()
-        self._register_embedded()
-
-    def _embeddable(self, offered: dict[str, TopicConfig]) -> Registration:
-        return self.announcement.registration(offered)._replace(embedded=True, keeps_address=self._keeps_address)
+        self._embedded.everything_changed()
 
     # -- files
 

@@ -16,7 +16,7 @@ from rmq_client.consuming.pull_result import PullStatus
 from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
-from rmq_client.errors import ClientError
+from rmq_client.errors import ClientError, NoRoute
 from rmq_wire.fastjson import MessageQueue
 
 LOOK_AGAIN_S = 30.0
@@ -60,7 +60,7 @@ class Tail:
                             nursery.start_soon(self._read, queue, offset, end)
                             known.add(queue)
                     except ClientError as error:
-                        if not (is_again and error.may_pass):
+                        if not (is_again and _may_pass(error)):
                             raise
                     if not follow:
                         break
@@ -85,7 +85,7 @@ class Tail:
                     queue, offset, subscription=self._subscription, hold_ms=self._hold_ms if end is None else 0
                 )
             except ClientError as error:
-                if end is not None or not error.may_pass:
+                if end is not None or not _may_pass(error):
                     raise
                 await trio.sleep(PAUSE_S)
                 continue
@@ -101,3 +101,8 @@ class Tail:
             if end is not None and result.status is PullStatus.NO_NEW_MSG:
                 return
             offset = result.next_offset
+
+
+def _may_pass(error: ClientError) -> bool:
+    """There was a route; all brokers may be away for a while, each of them longer than a name server remembers it."""
+    return error.may_pass or isinstance(error, NoRoute)

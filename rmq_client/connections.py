@@ -102,7 +102,7 @@ class Connections:
         try:
             with trio.fail_at(ends_s):
                 await connection.send_oneway(request, body, ext=self._signed(request, body))
-        except UnicodeEncodeError as wrong:
+        except ValueError as wrong:
             raise _unwritable(request, wrong) from None
         except ConnectionLost as lost:
             raise ConnectionEnded(f"{address}: {lost}") from None
@@ -130,7 +130,7 @@ class Connections:
         began_s = trio.current_time()
         try:
             return await connection.ask(request, body, ends_s=ends_s, ext=self._signed(request, body))
-        except UnicodeEncodeError as wrong:
+        except ValueError as wrong:
             raise _unwritable(request, wrong) from None
         except trio.TooSlowError:
             waited_ms = int((ends_s - began_s) * 1e3)
@@ -197,8 +197,9 @@ class Connections:
             self._nursery.start_soon(_see_off, connection, at_once)
 
 
-def _unwritable(request: Request, wrong: UnicodeEncodeError) -> CallerError:
-    return CallerError(f"{type(request).__name__} has a text that cannot be written: {wrong}")
+def _unwritable(request: Request, wrong: ValueError) -> CallerError:
+    """A text that no encoding takes, or more than goes into a frame."""
+    return CallerError(f"{type(request).__name__} cannot be written: {wrong}")
 
 
 async def _see_off(connection: Connection, at_once: bool) -> None:

@@ -101,7 +101,7 @@ class OffsetChanges(Capability):
         if not targets:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for count, (queue_id, offset) in enumerate(targets.items(), 1):
-            if self._offsets.full and not self._offsets.knows(asked.group, asked.topic, queue_id):
+            if self._offsets.is_full(asked.group) and not self._offsets.knows(asked.group, asked.topic, queue_id):
                 raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
             self._offsets.assign_reset(asked.group, asked.topic, queue_id, offset)
             if count % ROWS_PER_SLICE == 0:
@@ -188,7 +188,7 @@ class OffsetChanges(Capability):
         """Give a group, which need not be there yet, the progress of another one."""
         if names.group_problem(asked.dest_group) is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the group name {asked.dest_group} is illegal")
-        if self._offsets.full:
+        if self._offsets.is_full(asked.dest_group):
             raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
         topic = asked.topic or ""
         return begun(self._clone(asked, self._offsets.topics_of(asked.src_group) if names.is_blank(topic) else [topic]))

@@ -80,7 +80,7 @@ class Offsets(Capability):
                 ResponseCode.INVALID_PARAMETER,
                 f"Offset {offset} is not in range(0, {most}), topic is {name}, queueId is {queue_id}",
             )
-        if self._offsets.full and not self._offsets.knows(group, name, queue_id):
+        if self._offsets.is_full(group) and not self._offsets.knows(group, name, queue_id):
             raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
         host, port = call.peer.remote
         self._offsets.commit(group, name, queue_id, offset, f"{host}:{port}")

@@ -114,17 +114,12 @@ class Runtime(Capability):
         env = self._engine.env
         now = datetime.fromtimestamp(env.wall_ms / 1000, env.zone)
         midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        self._wait_until(int(midnight.timestamp()) * 1000)
-
-    def _wait_until(self, midnight_ms: int) -> None:
-        env = self._engine.env
+        midnight_ms = int(midnight.timestamp()) * 1000
         self._engine.at(env.mono_ms + max(1, midnight_ms - env.wall_ms), partial(self._morning, midnight_ms))
 
     def _morning(self, midnight_ms: int) -> None:
-        if self._engine.env.wall_ms < midnight_ms:  # the clock was set back a little, or goes slower than the other one
-            self._wait_until(midnight_ms)
-            return
-        self._stats.morning()
+        if self._engine.env.wall_ms >= midnight_ms:  # or the clock was set back, or goes slower than the other one
+            self._stats.morning()
         self._await_morning()
 
     def _disk(self) -> dict[str, str]:

@@ -162,7 +162,7 @@ class Topics(Capability):
             asker.answer(no)
             return
         self._forget(doomed)
-        works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *map(self._offsets.dropping_topic, doomed)]
+        works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *self._offsets.dropping_topics(doomed)]
         works += map(self._stats.dropping_topic, doomed)
         # After the first step nobody sees them any more: before a topic of this name can come back.
         left = [work for work in works if next(work, GONE) is not GONE]

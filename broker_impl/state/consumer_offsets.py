@@ -8,7 +8,7 @@ Java: `ConsumerOffsetManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from broker_impl.config import BrokerConfig
@@ -72,9 +72,8 @@ class ConsumerOffsets(PersistedTable):
         self.on_reset: list[Callable[[str, str, int], object]] = []
         """Called at each reset by the server: what the group has of this queue counts no more."""
 
-    @property
-    def full(self) -> bool:
-        """No progress in queues that have none is taken any more."""
+    def is_full(self, group: str) -> bool:
+        """No progress of the group in queues that have none of it is taken any more."""
         return self._queues >= PROGRESS_MAX or len(self._offsets.rows) >= ROWS_MAX or len(self._pulled.rows) >= ROWS_MAX
 
     # -- committed progress
@@ -109,7 +108,7 @@ class ConsumerOffsets(PersistedTable):
             self._settle(topic, group)
         row = self._offsets.rows.get(key)
         if row is None:
-            if self.full:
+            if self.is_full(group):
                 return None
             self._queues += 1
             self._offsets.put(key, {queue_id: offset})
@@ -119,7 +118,7 @@ class ConsumerOffsets(PersistedTable):
             if old == offset:
                 return self._count_commit(changed=False)
             if old is None:
-                if self.full:
+                if self.is_full(group):
                     return None
                 self._queues += 1
             elif offset < old:
@@ -154,11 +153,11 @@ class ConsumerOffsets(PersistedTable):
         return row is not None and queue_id in row
 
     def clone(self, source: str, destination: str, topic: str) -> None:
-        """Give `destination` the progress of `source` in a topic, unless the table is `full` (`cloneOffset`)."""
+        """Give `destination` the progress of `source` in a topic, unless the table `is_full` (`cloneOffset`)."""
         self._settle(topic, destination)
         self._settle(topic, source)
         row = self._offsets.rows.get(topic + SEPARATOR + source)
-        if row is not None and source != destination and not self.full:
+        if row is not None and source != destination and not self.is_full(destination):
             self._queues += len(row) - len(self._offsets.put(topic + SEPARATOR + destination, dict(row)) or ())
             self._safe.forget(topic + SEPARATOR + destination)
             self._link(topic, destination)
@@ -173,7 +172,7 @@ class ConsumerOffsets(PersistedTable):
             self._settle(topic, group)
         row = self._pulled.rows.get(key)
         if row is None:
-            if self.full:
+            if self.is_full(group):
                 return
             self._queues += 1
             self._pulled.put(key, {queue_id: offset})
@@ -181,7 +180,7 @@ class ConsumerOffsets(PersistedTable):
             self._pulled_groups_of.setdefault(topic, {})[group] = None
         else:
             old = row.get(queue_id)
-            if old == offset or (old is None and self.full):
+            if old == offset or (old is None and self.is_full(group)):
                 return
             self._queues += old is None
             row[queue_id] = offset
@@ -249,6 +248,10 @@ class ConsumerOffsets(PersistedTable):
         """Forget all progress in a topic in slices (`cleanOffsetByTopic`).  From the first on nobody finds any of it."""
         lists = self._groups_of.pop(topic, None), self._pulled_groups_of.pop(topic, None)
         yield from self._dropping(self._doomed_topics, topic, lists, lambda group: self._drop(topic, group))
+
+    def dropping_topics(self, topics: Sequence[str]) -> list[Generator[None, None, None]]:
+        """The same for several, each to be begun at once."""
+        return [self.dropping_topic(topic) for topic in topics]
 
     def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
         """After recovery: no progress beyond its queue's end, or new messages would be skipped (*differs*: Java keeps it)."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from broker_impl.state import consumer_offsets
+from broker_impl.state.light import LightConsumerOffsets
+from rmq_wire import names
 from rmq_wire.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
@@ -57,3 +60,24 @@ def test_so_much_is_kept(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> N
     assert commit(client, 0, "%LMQ%G3") == 0
     harness.node.offsets.commit("%LMQ%G15", "T", 0, 1, "a pop")
     assert progress(client, "%LMQ%G15") is None
+    assert not harness.node.offsets.is_full("G"), "others have room of their own"
+
+
+def test_the_rows_are_looked_at_once_however_many_topics_go(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """POP topics of retries go with their topic."""
+    client = harness.connect()
+    assert commit(client, 0) == 0
+    for number in range(20):
+        harness.node.offsets.commit(f"G{number}", "T", 0, 1, "a client")
+        harness.topic(names.pop_retry_topic("T", f"G{number}", v2=False))
+    looks = []
+    drop = LightConsumerOffsets._drop_light
+
+    def counted(self: LightConsumerOffsets, keys: Iterable[str]) -> None:
+        looks.append(1)
+        drop(self, keys)
+
+    monkeypatch.setattr(LightConsumerOffsets, "_drop_light", counted)
+    assert client.ask(DeleteTopic(topic="T")).code == 0
+    assert len(looks) == 1
+    assert progress(client) is None

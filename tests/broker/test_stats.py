@@ -150,3 +150,15 @@ def test_a_morning_comes_once_whatever_the_clock_does(tmp_path: Path) -> None:
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (0, 1_000)
     harness.driver.advance(60_000)
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (1_000, 1_000)
+
+
+def test_mornings_go_on_when_a_clock_that_was_far_ahead_is_set_right(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    harness.topic("T")
+    stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
+    stats.add_put("T", 0, 1_000, 1_000)
+    day_ms = 24 * 3_600_000
+    harness.env.wall_ms -= 365 * day_ms
+    for _ in range(2):
+        harness.driver.advance(day_ms)
+    assert stats.put_today_morning == 1_000

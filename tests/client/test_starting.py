@@ -15,6 +15,7 @@ from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
+from rmq_wire.layout.frame import FRAME_BYTES_MAX
 from tests.client.consumers import FIRST, Heard
 from tests.client.fake_cluster import FakeServer, client_of, pass_time
 from tests.client.sim_cluster import SimCluster
@@ -104,6 +105,9 @@ async def test_a_question_that_cannot_be_written_is_the_callers_error_and_the_cl
         for _ in range(2):
             with pytest.raises(CallerError, match="cannot be written"):
                 await client.topics.create("T2", attributes={"message.type": "\ud800"})
+        huge = client.producer("huge", max_message_size=2 * FRAME_BYTES_MAX, compress_msg_body_over_howmuch=4 * FRAME_BYTES_MAX)
+        with pytest.raises(CallerError, match="is the most"):
+            await huge.send(Message("T", bytes(FRAME_BYTES_MAX)))
         await pass_time(60)
         assert (await client.producer("P").send(Message("T", b"x"))).queue_offset == 0
 

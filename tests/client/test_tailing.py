@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -11,8 +12,9 @@ from trio.testing import MockClock
 from rmq_cli import tailing
 from rmq_cli.message_lines import Where
 from rmq_cli.tailing import LOOK_AGAIN_S, Tail
+from rmq_client.consuming.pull_result import PullResult
 from rmq_client.consuming.subscriptions import EVERYTHING
-from rmq_client.errors import BrokerError, ClientError
+from rmq_client.errors import BrokerError, ClientError, NoRoute
 from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
@@ -51,6 +53,26 @@ async def test_a_busy_broker_is_waited_for(autojump_clock: MockClock, code: Resp
         with pytest.RaisesGroup(pytest.RaisesExc(BrokerError, match=code.name), flatten_subgroups=True):
             await tail.run("T", begin=START, count=None, follow=False)
     assert shown[:1] == [b"x"]
+
+
+async def test_brokers_that_are_all_away_are_waited_for(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name server has forgotten them."""
+    cluster = SimCluster(1, queues=1)
+    shown: list[bytes] = []
+    async with client_of(cluster) as client:
+        await client.producer("P").send(Message("T", b"x"))
+        puller = client.puller()
+        usual, left = puller.pull, iter(range(3))
+
+        async def pull(*args: Any, **options: Any) -> PullResult:
+            if next(left, None) is not None:
+                raise NoRoute("no route info of T")
+            return await usual(*args, **options)
+
+        monkeypatch.setattr(puller, "pull", pull)
+        tail = Tail(puller, EVERYTHING, 1000, lambda message: shown.append(message.body))
+        await tail.run("T", begin=START, count=1, follow=True)
+    assert shown == [b"x"]
 
 
 async def test_what_does_not_pass_ends_it(autojump_clock: MockClock) -> None:
