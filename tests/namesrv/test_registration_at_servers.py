@@ -151,7 +151,7 @@ def test_news_of_a_broker_of_the_same_process_are_entered_at_once(tmp_path: Path
     harness, names, _ = beside(tmp_path, 3_000)
     node = harness.node
     names.server.table.delete_topic("M2999")
-    again = node._registering_embedded()
+    again = node._embedded._entering()
     for number in range(30):
         next(again, None)
         node.topics.put(TopicConfig(topic_name="M2998", read_queue_nums=number + 20))
@@ -162,8 +162,8 @@ def test_news_of_a_broker_of_the_same_process_are_entered_at_once(tmp_path: Path
     assert again.gi_frame is None
     assert names.route("M2999") is not None
     assert names.server.table.topics["M2998"]["broker-a"].read_queue_nums == 49
-    ending = node._registering_embedded()
+    ending = node._embedded._entering()
     next(ending)
-    node.withdraw_from(names.server)
+    node.withdraw_from_name_server()
     finished(ending)
     assert names.route("M1") is None
