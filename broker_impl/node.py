@@ -312,11 +312,11 @@ class BrokerNode:
 
     def _topics_changed(self, changed: Iterable[TopicConfig]) -> None:
         changed = list(changed)
+        self.store.adopt_topics(topic.topic_name for topic in changed)
         self.registrar.topics_changed(changed)
         self._embedded.topics_changed(changed)
 
     def _register_anew(self) -> None:
-        self.topics.version_told(again=True)  # a name server passes over topics of a version that it knows
         self.registrar.everything_changed()
         self._embedded.everything_changed()
 

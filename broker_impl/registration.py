@@ -117,7 +117,7 @@ class Announcement:
         sends what name servers close the connection for).
         """
         table: dict[str, TopicConfig] = {}
-        version = self.topics.version_told()  # what is announced from here on has another one
+        version = self.topics.version_told(again=changed is not None)  # what is announced from here on has another one
         yield from self.offering(table, None if changed is None else list(changed))
         size = max(len(table), 1)
         if self.settings.enable_split_registration and changed is None:
@@ -125,12 +125,14 @@ class Announcement:
         items = list(table.items())
         parts = deque(items[start : start + size] for start in range(0, max(len(items), 1), size))
         found: list[tuple[Request, bytes]] = []
+        is_split = len(parts) > 1
         while parts:
             part = parts.popleft()
-            if found:  # a name server has been told of `version`, and passes over what comes under it again
+            if is_split:  # a name server has been told of `version`, and passes over what comes under it again
                 version = self.topics.version_told(again=True)
             request, body = yield from self._register(dict(part), version)
             if len(body) > BODY_BYTES_MAX and len(part) > 1:
+                is_split = True
                 parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
             else:
                 found.append((request, body))
@@ -272,6 +274,7 @@ class Registrar:
 
     def everything_changed(self) -> None:
         """Register all over at once, as after a change of `brokerPermission`."""
+        self.announcement.topics.version_told(again=True)  # name servers pass over topics of a version that they know
         for target in self._targets.values():
             target.all_wanted = True
         self._woken()

@@ -91,6 +91,7 @@ class NetworkError(ClientError):
 
     @property
     def may_pass(self) -> bool:
+        """Always: a server may come back."""
         return True
 
 
@@ -131,6 +132,7 @@ class BrokerError(ClientError):
 
     @property
     def may_pass(self) -> bool:
+        """The broker is busy, or does not serve just now; it says nothing of the request."""
         return self.code in _PASSING
 
 

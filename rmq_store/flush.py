@@ -59,7 +59,7 @@ class Ticket:
             try:
                 (self._disk.open(file) if isinstance(file, str) else file).sync()
             except FileNotFoundError:
-                pass  # its topic was deleted meanwhile
+                pass  # its topic was deleted meanwhile, or somebody has taken it away
         for directory in self._directories:
             try:
                 self._disk.sync_directory(directory)
@@ -200,7 +200,7 @@ class Flusher:
         if not self._round_running:
             if self._index is not None and self._index.retired:
                 retired = self._index.retired[0]
-                ticket = Ticket(self._disk, [retired.file], list(self._index.unsynced_directories), -1)
+                ticket = Ticket(self._disk, [retired.path], list(self._index.unsynced_directories), -1)
                 self._index.retired.pop(0)
                 self._index.unsynced_directories.clear()
                 ticket.index_file = retired
@@ -274,7 +274,7 @@ class Flusher:
         files: list[File | str] = [*self._round, *dispatcher.dirty_files]
         directories = [*self._queues.unsynced_directories, *log.unsynced_directories]
         if self._index is not None:
-            files += [file.file for file in self._index.retired]
+            files += [file.path for file in self._index.retired]
             files += [file.file for file in self._index.files[-1:]]
             directories += self._index.unsynced_directories
         covers = (dispatcher.last_store_timestamp, dispatcher.last_physical_offset)

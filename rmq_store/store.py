@@ -346,13 +346,18 @@ class Store(Reading):
         """Of all topics with a queue, also of those that never had a message."""
         return self._queues.topics()
 
+    def adopt_topics(self, topics: Iterable[str]) -> None:
+        """They are made: what a kill has left of earlier ones of these names does not hinder them."""
+        for topic in topics:
+            self._queues.adopt(topic)
+
     def delete_topics(self, topics: Iterable[str]) -> int:
         """Remove the queues of these topics, and of their messages on the way; all stay in the log. How many topics existed."""
         return exhausted(self.deleting_topics(topics))
 
     def deleting_topics(self, topics: Iterable[str]) -> Generator[None, None, int]:
         """The same with a pause after every queue; all are gone at the first. An error of the disk refuses appends."""
-        topics = list(topics)
+        topics = dict.fromkeys(topics)
         self._dispatcher.forget(topics)
         try:
             return (yield from self._queues.deleting(topics))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from rmq_inspect.decode.directory import StoreFile
-from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MAX, UNIT_BYTES_MIN, Blank, Piece, Spoilt, Unit, pieces
+from rmq_inspect.decode.log import BLANK_BYTES, UNIT_BYTES_MAX, UNIT_BYTES_MIN, Blank, Log, Piece, Spoilt, Unit, pieces
 from rmq_inspect.decode.records import has_good_unit_crc
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress
@@ -23,8 +23,8 @@ from rmq_inspect.repair.files import FileWriter
 from rmq_inspect.repair.report import Report
 from rmq_wire import sys_flag as flags
 from rmq_wire.implied.filler import FILLER_TOPIC, is_filler
-from rmq_wire.layout.message import HOST_V4_SIZE
-from rmq_wire.message import StoredMessage, has_good_crc, pack_blank, pack_unit
+from rmq_wire.layout.message import HOST_V4_SIZE, MAGIC_BLANK
+from rmq_wire.message import StoredMessage, has_good_crc, pack_blank, pack_unit, read_size_and_magic
 from rmq_wire.message_id import pack_host
 from rmq_wire.store_names import COMMIT_LOG, offset_name
 
@@ -58,12 +58,15 @@ def file_bytes_of(files: Sequence[StoreFile]) -> int:
 
 
 def _file_bytes_of_one(file: StoreFile) -> int:
-    """Its size, unless it was shortened, as by a copy without the zeros at its end: a unit leaves room for a blank.
+    """Its size, unless it was shortened, as by a copy without the zeros at its end: a unit leaves room for a blank, which names
+    the end of a file that was full.
 
     Then the default, where a file of that size can have this name, else the largest size with which one can.
     """
     last = max(file.end - UNIT_BYTES_MAX, 0)
     end = max((piece.end for piece in pieces([file], last) if isinstance(piece, Unit)), default=0)
+    if (named := _end_by_blank(file, end)) is not None:
+        return named
     needed: int = max(end + BLANK_BYTES, file.size)
     if needed == file.size and not file.start % file.size:
         return file.size
@@ -74,6 +77,17 @@ def _file_bytes_of_one(file: StoreFile) -> int:
     fewest = -(-file.start // (FILE_BYTES if needed <= FILE_BYTES else FILE_BYTES_MAX))
     counts = range(fewest, min(file.start // needed, fewest + FILES_BEFORE_MAX) + 1)
     return next((file.start // count for count in counts if not file.start % count), needed)
+
+
+def _end_by_blank(file: StoreFile, at: int) -> int | None:
+    """The size of a file whose last unit ends here and is followed by a blank."""
+    with Log([file]) as log:
+        raw = log.read(file.start + at, BLANK_BYTES)
+    if len(raw) < BLANK_BYTES:
+        return None
+    size, magic = read_size_and_magic(raw, 0)
+    end = at + size
+    return end if magic == MAGIC_BLANK and size >= BLANK_BYTES and end >= file.size and not file.start % end else None
 
 
 def write_log(

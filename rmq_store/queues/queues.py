@@ -59,6 +59,8 @@ class Queues:
         """queues of deleted topics whose files are not all removed"""
         self._batch_topics: set[str] = set()
         """found on disk, or made since"""
+        self._orphans: set[str] = set()
+        """topics that nobody knew when their queues were found: a kill has left these of a topic that was deleted"""
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         """Every queue; whatever is not opened is opened."""
@@ -156,6 +158,23 @@ class Queues:
             queue = queues[queue_id] = self._made(topic, queue_id, heads)
         return queue
 
+    def adopt(self, topic: str) -> None:
+        """Somebody has made it: queues of another kind that were left of an earlier one of its name go."""
+        if topic not in self._orphans or self._has_batch is None:
+            return
+        is_batch = self._has_batch(topic)
+        if is_batch is None:
+            return
+        self._orphans.discard(topic)
+        if is_batch is not (topic in self._batch_topics):
+            self._doom(topic, self.by_topic.get(topic) or self._open(topic) or {})
+            self.by_topic.pop(topic, None)
+
+    def _doom(self, topic: str, queues: dict[int, ConsumeQueue]) -> None:
+        self._doomed[topic] = list(queues.values())
+        for queue in queues.values():
+            queue.is_deleted = True
+
     def _made(self, topic: str, queue_id: int, heads: KeyHeads) -> ConsumeQueue:
         self.made += 1
         try:
@@ -220,13 +239,19 @@ class Queues:
         """Raises ForeignFile where Java refuses, too: queues of a kind that the topic does not have."""
         is_batch = root == self.batch_directory
         expected = self._has_batch(topic) if self._has_batch is not None else None
-        if expected is None:  # a kill has left it of a topic that was deleted
+        if expected is None:
+            if self._has_batch is not None:
+                self._orphans.add(topic)
             expected = is_batch or topic in self._batch_topics
         if expected is not is_batch:
             kind = "batch queues" if is_batch else "ordinary queues"
             raise ForeignFile(f"{root}/{topic} holds {kind}, which the topic does not have (queue.type): move it away")
         if is_batch:
             self._batch_topics.add(topic)
+
+    def is_known(self, topic: str) -> bool:
+        """Somebody has made it, and it was not deleted; also where nobody says which topics there are."""
+        return topic not in self._orphans or topic.startswith(LMQ_PREFIX)
 
     def sync_directories(self) -> None:
         """Every directory down to the files: after a power cut nobody knows which entries are safe. Raises OSError."""
@@ -253,11 +278,10 @@ class Queues:
             queues = self.by_topic.pop(topic, None) or self._open(topic)
             self.by_topic.pop(topic, None)
             self.unopened.forget(topic)
+            self._orphans.discard(topic)
             if queues:
                 count += 1
-                self._doomed[topic] = list(queues.values())
-                for queue in queues.values():
-                    queue.is_deleted = True
+                self._doom(topic, queues)
         for topic in list(self._doomed):
             while self._doomed.get(topic):
                 self._remove_doomed(topic)

@@ -101,8 +101,13 @@ class Missing:
         return [f"{path} is missing" for path in islice(found, REPORTED_MAX)]
 
     def _queue_gaps(self) -> Iterator[tuple[ConsumeQueue, str, int]]:
-        """(queue, path of a file that is missing between others, start of the next one that is there)."""
+        """(queue, path of a file that is missing between others, start of the next one that is there).
+
+        What is left of a deleted topic may have lost any of its files to a power cut.
+        """
         for queue in self._queues.opened():
+            if not self._queues.is_known(queue.topic):
+                continue
             segments = queue.segments
             for start, following in pairwise(segments.starts):
                 if following != start + segments.file_bytes:

@@ -19,7 +19,7 @@ from rmq_wire.message import has_good_seal, read_unit
 from rmq_wire.sys_flag import INNER_BATCH, NEED_UNWRAP
 from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.requests import batch, pairs, send
+from tests.support.requests import batch, create_topic, pairs, send
 
 SLICES = 6
 MANY = SLICES * MESSAGES_PER_SLICE
@@ -232,3 +232,21 @@ def test_a_kill_while_a_topic_with_batch_queues_is_deleted(harness: Harness) -> 
     assert harness.connect().ask(send("B"), b"z").code == 0
     harness.restart()
     assert harness.stored("B")[-1].body == b"z"
+
+
+@pytest.mark.parametrize("kind", ["BatchCQ", "SimpleCQ"])
+def test_a_topic_is_made_again_with_queues_of_another_kind(harness: Harness, kind: str) -> None:
+    """A kill has left those that it had."""
+    other = {"BatchCQ": "SimpleCQ", "SimpleCQ": "BatchCQ"}[kind]
+    harness.topic("B", 1, attributes={"+queue.type": kind})
+    assert harness.connect().ask(send("B"), b"old").code == 0
+    harness.driver.advance(10_000)
+    harness.node.topics.delete("B")
+    harness.driver.advance(10_000)
+    harness.restart(kill=True)
+    client = harness.connect()
+    assert client.ask(create_topic("B", queues=1, attributes=f"+queue.type={other}")).code == 0
+    assert client.ask(send("B"), b"new").code == 0
+    for kill in (False, True):
+        harness.restart(kill=kill)
+        assert [bytes(unit.body) for unit in harness.stored("B")] == [b"new"]

@@ -139,3 +139,20 @@ def test_the_size_of_the_only_file(tmp_path: Path, start: int, size: int, expect
     path.touch()
     os.truncate(path, size)
     assert file_bytes_of([StoreFile(str(tmp_path), (name,), name, Kind.COMMIT_LOG, size, start)]) == expected
+
+
+def test_the_blank_of_a_full_file_names_its_size(tmp_path: Path) -> None:
+    """Though the length that is left of it would do as one."""
+    store = tmp_path / "old"
+    rig = Rig(RealDisk(), small(store_path_root_dir=str(store), mapped_file_size_commit_log=1 << 14))
+    for number in range(80):
+        rig.put(draft(number, body_bytes=300 + number))
+    rig.sync()
+    assert rig.store.close(rig.wall_ms)
+    first, *others = list_store(store).commit_log
+    for file in others:
+        file.path.unlink()
+    data = first.path.read_bytes().rstrip(b"\0")
+    first.path.write_bytes(data)
+    assert len(data) < 1 << 14
+    assert file_bytes_of(list_store(store).commit_log) == 1 << 14

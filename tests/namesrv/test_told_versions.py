@@ -165,3 +165,32 @@ def test_a_broker_that_may_not_be_written_to_any_more_says_so(tmp_path: Path) ->
         tell()
         assert asked.topics["T"]["b"].perm == permission
         assert session.server.table.topics["T"][harness.node.config.broker_name].perm == permission
+
+
+def test_a_change_between_the_parts_of_a_registration_is_told() -> None:
+    """Whenever it comes: under a version of its own, and not under that of the last part."""
+    for steps in range(1, 4):
+        world = World(enable_split_registration=True, split_registration_size=20)
+        world.registrar.everything_changed()
+        parts = world.registrar.due(60_000)
+        asked: list[Asked] = []
+        for _ in range(steps):
+            try:
+                next(parts)
+            except StopIteration as end:
+                asked = end.value
+                break
+        world.topics.announce(world.put("t0", queues=8))
+        for one in asked or finished(parts):
+            world.hear(one)
+        world.tell(60_000)
+        world.check()
+
+
+def test_a_permission_is_told_though_no_topic_has_changed() -> None:
+    world = World()
+    world.tell(0)
+    world.settings.broker_permission = 4
+    world.registrar.everything_changed()
+    world.tell(60_000)
+    assert {world.asked.topics[name][ME.name].perm for name in NAMES} == {4}

@@ -5,13 +5,16 @@ Nothing is lost without a word: it is made again from the log, or the start is r
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
 from rmq_store.errors import StoreDamaged
 from rmq_store.settings import StoreSettings
+from tests.support import store_rig
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import LIGHT_QUEUES_ON, ROOT, Rig, draft, lit, small
+from tests.support.store_rig import LIGHT_QUEUES_ON, ROOT, Rig, draft, lit, open_store, small, sync_settings
 from tests.support.store_sim import RULES
 
 LOG_FILE, QUEUE_FILE = 4096, 200
@@ -290,3 +293,55 @@ def test_a_clean_stop_ends_a_deletion_that_is_under_way() -> None:
     assert [path for path in disk.crash("synced").contents() if "/consumequeue/T/" in path] == []
     rig.open()
     assert list(rig.store.topics()) == ["Stays"]
+
+
+def test_an_index_file_that_is_gone_holds_nobodys_sync() -> None:
+    """It was full and had not been synced yet."""
+    rig = Rig(settings=sync_settings())
+    index = rig.store._index
+    assert index is not None
+    number = 0
+    while not (index.retiring or index.retired):
+        rig.put(draft(number))
+        rig.sync()
+        number += 1
+    while index.retiring:
+        index.retire(1 << 30)
+    gone = index.retired[0].path
+    rig.store._files.forget(gone)
+    rig.disk.unlink(gone)
+    for _ in range(20):
+        number += 1
+        rig.put(draft(number))
+        rig.wait(50)
+        for _ in range(5):
+            rig.sync()
+    assert not index.retired
+    assert rig.store.flushed_offset == rig.store.written_offset
+    assert rig.store.close(rig.wall_ms)
+
+
+def test_a_power_cut_in_a_deletion_brings_back_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take back any of the names that were removed: a gap between them is none that somebody has made."""
+    known = {"Before": False, "Gone": False, "TopicA": False}
+    monkeypatch.setattr(store_rig, "open_store", partial(open_store, has_batch_queues=known.get))
+    rig = Rig(settings=small(**SMALL_FILES))
+    for topic in ("Before", "Gone", "TopicA"):
+        for number in range(35):
+            rig.put(draft(number, topic))
+    rig.sync_queues()
+    rig.wait(2_000)
+    rig.store.delete_topics(["Before"])
+    del known["Before"]
+    assert rig.store.close(rig.wall_ms)
+    rig.open()
+    for number in range(35, 60):
+        rig.put(draft(number))
+    rig.sync_queues()
+    rig.wait(2_000)
+    del known["Gone"]
+    rig.disk = killed(rig)
+    rig.disk.unlink(f"{ROOT}/consumequeue/Gone/0/{QUEUE_FILE:020d}")
+    rig.open()
+    assert not rig.store.report.rebuilt
+    assert "Before" not in rig.store.topics()
