@@ -84,11 +84,15 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def is_full(self, group: str) -> bool:
         """Neither kind of groups takes the room of the other."""
-        return len(self._light.rows) >= consumer_offsets.ROWS_MAX if is_lmq(group) else super().is_full(group)
+        return self._is_light_full if is_lmq(group) else super().is_full(group)
+
+    @property
+    def _is_light_full(self) -> bool:
+        return len(self._light.rows) >= consumer_offsets.ROWS_MAX
 
     def _put_light(self, key: str, offset: int) -> None:
         old = self._light.get(key)
-        if old != offset and not (old is None and len(self._light.rows) >= consumer_offsets.ROWS_MAX):
+        if old != offset and not (old is None and self._is_light_full):
             self._light.put(key, offset)
             self.changes += 1
 

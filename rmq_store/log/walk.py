@@ -102,7 +102,7 @@ class LogWalk:
         end = len(data) if self._stop is None else min(len(data), self._stop - base)
         units, at = ([], 0) if self._doubts.sealed else _plain_units(data, base, end)
         torn_from_ms = self._doubts.torn_from_ms
-        if torn_from_ms is not NEVER and not self._may_be_torn:
+        if torn_from_ms != NEVER and not self._may_be_torn:
             self._may_be_torn = any(unit.store_timestamp >= torn_from_ms for unit in units)
         while at < len(data):
             if self._stop is not None and base + at >= self._stop:

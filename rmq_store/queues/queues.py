@@ -167,13 +167,20 @@ class Queues:
             return
         self._orphans.discard(topic)
         if is_batch is not (topic in self._batch_topics):
-            self._doom(topic, self.by_topic.get(topic) or self._open(topic) or {})
-            self.by_topic.pop(topic, None)
+            self._doom(topic)
 
-    def _doom(self, topic: str, queues: dict[int, ConsumeQueue]) -> None:
+    def _doom(self, topic: str) -> bool:
+        """Its queues are gone for everybody, their files are still to be removed.  Whether there were any."""
+        queues = self.by_topic.pop(topic, None) or self._open(topic)
+        self.by_topic.pop(topic, None)
+        self.unopened.forget(topic)
+        self._orphans.discard(topic)
+        if not queues:
+            return False
         self._doomed[topic] = list(queues.values())
         for queue in queues.values():
             queue.is_deleted = True
+        return True
 
     def _made(self, topic: str, queue_id: int, heads: KeyHeads) -> ConsumeQueue:
         self.made += 1
@@ -273,15 +280,7 @@ class Queues:
     def deleting(self, topics: Iterable[str]) -> Generator[None, None, int]:
         """The same with a pause after every queue. At the first all of them are gone for everybody; a topic that is made
         again meanwhile waits for its old files. Raises OSError."""
-        count = 0
-        for topic in topics:
-            queues = self.by_topic.pop(topic, None) or self._open(topic)
-            self.by_topic.pop(topic, None)
-            self.unopened.forget(topic)
-            self._orphans.discard(topic)
-            if queues:
-                count += 1
-                self._doom(topic, queues)
+        count = sum(map(self._doom, topics))
         for topic in list(self._doomed):
             while self._doomed.get(topic):
                 self._remove_doomed(topic)

@@ -132,33 +132,37 @@ def test_sampling_many_counters_comes_in_slices() -> None:
     assert len(list(world.stats.sample(SECONDS_MS))) >= 10
 
 
+DAY_MS = 24 * 3_600_000
+
+
+def with_puts(root: Path) -> tuple[Harness, Stats]:
+    """A broker with a thousand messages of today."""
+    harness = Harness(root)
+    harness.topic("T")
+    stats: Stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
+    stats.add_put("T", 0, 1_000, 1_000)
+    return harness, stats
+
+
 def test_a_morning_comes_once_whatever_the_clock_does(tmp_path: Path) -> None:
     """It may be set back a little, so that the alarm is early."""
-    harness = Harness(tmp_path)
-    harness.topic("T")
-    stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
-    stats.add_put("T", 0, 1_000, 1_000)
-    day_ms = 24 * 3_600_000
-    left_ms = day_ms - harness.env.wall_ms % day_ms
+    harness, stats = with_puts(tmp_path)
+    left_ms = DAY_MS - harness.env.wall_ms % DAY_MS
     harness.driver.advance(left_ms - 10_000)
     harness.env.wall_ms -= 5_000
     assert stats.put_today_morning == 0
     for _ in range(30):
         harness.driver.advance(1_000)
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (0, 1_000)
-    harness.driver.advance(day_ms - 60_000)
+    harness.driver.advance(DAY_MS - 60_000)
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (0, 1_000)
     harness.driver.advance(60_000)
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (1_000, 1_000)
 
 
 def test_mornings_go_on_when_a_clock_that_was_far_ahead_is_set_right(tmp_path: Path) -> None:
-    harness = Harness(tmp_path)
-    harness.topic("T")
-    stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
-    stats.add_put("T", 0, 1_000, 1_000)
-    day_ms = 24 * 3_600_000
-    harness.env.wall_ms -= 365 * day_ms
+    harness, stats = with_puts(tmp_path)
+    harness.env.wall_ms -= 365 * DAY_MS
     for _ in range(2):
-        harness.driver.advance(day_ms)
+        harness.driver.advance(DAY_MS)
     assert stats.put_today_morning == 1_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from tests.support.client_shell import Shell
 from tests.support.rmq import ROOT
 from tests.support.subject import Subject, start_subject
-from tests.support.talk import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +34,7 @@ def shell(ours: Subject, home: Path) -> Shell:
 
 
 def ran(shell: Shell, program: list[str], text: str) -> str:
-    done = subprocess.run(
-        program,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        cwd=shell.home,
-        env=shell.environment,
-        check=False,
-    )
+    done = shell.program(*program, typed=text.encode())
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from rmq_store.log.draft import Draft
 from rmq_wire.message import read_unit
 from tests.store.restart_kit import reopened
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import Rig, draft
 
 
+def with_zeros(number: int) -> Draft:
+    """A message with more than a sector of zeros in its properties."""
+    sent = draft(number)
+    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
+    return sent
+
+
 def test_zeros_that_a_client_sent_survive_a_kill() -> None:
     """After a kill nothing is missing, so a sector of zeros in properties is what was sent; after a power cut it is not."""
     disk = MemoryDisk()
     rig = Rig(disk)
-    sent = draft(0)
-    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
+    sent = with_zeros(0)
     rig.put(sent)
     killed = reopened(rig, disk.crash("all"))
     assert killed.numbers() == [0]
@@ -30,9 +37,7 @@ def test_zeros_that_a_client_sent_survive_a_kill() -> None:
 def test_zeros_that_were_safe_survive_a_power_cut() -> None:
     disk = MemoryDisk()
     rig = Rig(disk)
-    sent = draft(0)
-    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
-    rig.put(sent)
+    rig.put(with_zeros(0))
     rig.sync()
     rig.wait(10)
     rig.put(draft(1))
@@ -67,9 +72,7 @@ def test_what_came_after_the_clock_was_set_back_may_be_torn_too() -> None:
 
 def test_zeros_that_were_safe_before_the_clock_was_set_back_survive() -> None:
     disk, rig = with_clock_set_back()
-    sent = draft(5)
-    sent.properties += b"user\x01" + bytes(2000) + b"\x02"
-    rig.put(sent)
+    rig.put(with_zeros(5))
     rig.put(draft(6))
     rig.sync_queues()
     rig.wait(2000)

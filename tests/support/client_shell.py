@@ -19,29 +19,19 @@ class Shell:
         self.environment = {**rmq.environment(home), "NAMESRV_ADDR": namesrv}
         self.home = home
 
-    def run(self, *arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
+    def program(self, *words: str, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """A run of any program, to its end."""
         ran = subprocess.run(
-            rmq.command(*arguments),
-            input=typed,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            cwd=self.home,
-            env=self.environment,
-            check=False,
+            words, input=typed, capture_output=True, timeout=PATIENCE_S, cwd=self.home, env=self.environment, check=False
         )
         return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
+    def run(self, *arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[str]:
+        return self.program(*rmq.command(*arguments), typed=typed)
+
     def redirected(self, where: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A run whose input or output goes where the shell's words say, as `>&-`."""
-        return subprocess.run(
-            ["bash", "-c", f'"$@" {where}', "bash", *rmq.command(*arguments)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            cwd=self.home,
-            env=self.environment,
-            check=False,
-        )
+        return self.program("bash", "-c", f'"$@" {where}', "bash", *rmq.command(*arguments))
 
     def good(self, *arguments: str, typed: bytes = b"") -> list[str]:
         """The lines of a run that must succeed."""
