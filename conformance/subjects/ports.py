@@ -54,6 +54,15 @@ def reserve_port(*offsets: int) -> int:
     raise NoPort(f"no free port in {ports.start}-{ports.stop}")
 
 
+def reserve_exactly(port: int) -> bool:
+    """Reserve this port, of no range, until `release_port(port)`.  False: another run has it.  It need not be free."""
+    locks = _lock_all([port])
+    if locks is None:
+        return False
+    _held[port] = locks
+    return True
+
+
 def release_port(port: int) -> None:
     """Give it back, with those beside it; a port that was never reserved is nobody's business."""
     _unlock(_held.pop(port, []))

@@ -234,7 +234,7 @@ class Link:
 
     async def request(self, code: int, *, seconds: float = ANSWER_S) -> Command | None:
         """The next request of the server's with this code (a notice, a check), or None when none comes in time."""
-        found = await self.take(lambda heard: heard.asks(code), seconds=seconds)
+        found = await self.take(lambda heard: heard.asks(code), seconds=seconds * self._patience)
         return found.command if found is not None and isinstance(found.command, Command) else None
 
     async def reply(self, command: Command, *, code: int = 0, header: Header | None = None, body: bytes = b"") -> None:
@@ -248,7 +248,7 @@ class Link:
         def stray(heard: Heard) -> bool:
             return bool(heard.command.flag & RESPONSE) and heard.command.opaque not in self._waiting
 
-        found = await self.take(stray, seconds=seconds)
+        found = await self.take(stray, seconds=seconds * self._patience)
         return None if found is None else found.command
 
     async def take(self, wanted: Callable[[Heard], bool], *, seconds: float) -> Heard | None:

@@ -41,12 +41,16 @@ async def pass_time(seconds: float) -> None:
 
 
 class FakeServer:
-    """One address.  `answers`: by code; `heard`: every request, in order; `up`: takes connections; `deaf`: answers nothing."""
+    """One address.  `answers`: by code; `heard`: every request, in order; `up`: takes connections; `deaf`: answers nothing.
+
+    `times`: when each request came.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.answers: dict[int, Answer] = {}
         self.heard: list[Command] = []
+        self.times: list[float] = []
         self.up = True
         self.deaf = False
         self.after_ms = 0
@@ -56,6 +60,14 @@ class FakeServer:
 
     def count(self, code: int) -> int:
         return sum(command.code == code for command in self.heard)
+
+    def asked(self, code: int, since_s: float = 0.0) -> list[tuple[float, Command]]:
+        """Requests of a code from then on, each with its time."""
+        return [
+            (at_s, command)
+            for at_s, command in zip(self.times, self.heard, strict=True)
+            if command.code == code and at_s >= since_s
+        ]
 
     async def serve(self, stream: trio.StapledStream[Any, Any]) -> None:
         self.connections += 1
@@ -67,6 +79,7 @@ class FakeServer:
                     for command in conversation.feed(data):
                         assert isinstance(command, Command)
                         self.heard.append(command.kept())
+                        self.times.append(trio.current_time())
                         nursery.start_soon(self._answer, stream, command, writing)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass

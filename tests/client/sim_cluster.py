@@ -221,7 +221,7 @@ class SimCluster(FakeCluster):
         server.cut.add(ip)
         for group, members in self.kept[name].members.items():
             self.kept[name].members[group] = {one for one in members if not one.startswith(f"{ip}@")}
-            self._tell(self.kept[name], group)
+            self.tell(self.kept[name], group)
 
     # What a broker does
 
@@ -307,7 +307,7 @@ class SimCluster(FakeCluster):
             broker.told_by.setdefault(server.asking, set()).add((consumer.group_name, said.client_id or ""))
             if said.client_id and said.client_id not in members:
                 members.add(said.client_id)
-                self._tell(broker, consumer.group_name)
+                self.tell(broker, consumer.group_name)
         return 0, None, b""
 
     def _hung_up(self, broker: Broker, stream: int) -> None:
@@ -315,16 +315,17 @@ class SimCluster(FakeCluster):
         for group, client_id in sorted(left - set().union(*broker.told_by.values())):
             if client_id in broker.members.get(group, ()):
                 broker.members[group].discard(client_id)
-                self._tell(broker, group)
+                self.tell(broker, group)
 
     def _leave(self, broker: Broker, command: Command) -> Reply:
         asked = command.header(UnregisterClient)
         if asked.consumer_group and asked.client_id in broker.members.get(asked.consumer_group, ()):
             broker.members[asked.consumer_group].discard(asked.client_id)
-            self._tell(broker, asked.consumer_group)
+            self.tell(broker, asked.consumer_group)
         return 0, None, b""
 
-    def _tell(self, broker: Broker, group: str) -> None:
+    def tell(self, broker: Broker, group: str) -> None:
+        """Say to all clients of a broker that the group has changed."""
         server = self.servers[self.brokers[broker.name]]
         assert isinstance(server, SimServer)
         self.nursery.start_soon(self._notify, server, group)
@@ -374,6 +375,11 @@ class SimCluster(FakeCluster):
         return 0, None, b""
 
     # What happens to it
+
+    def fill(self, count: int, *, broker: str = "broker-a", queue: int = 0) -> None:
+        """So many messages of topic T, which are their numbers."""
+        for number in range(count):
+            self.kept[broker].store("T", queue, b"%d" % number, b"", self.wall_ms)
 
     async def kill(self, name: str, seconds: float) -> None:
         """The broker's process dies, and is there again after so long: it has its messages and progress, and knows no member."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from rmq_client.consuming.listener import Context
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.world import mono_ms
@@ -13,10 +15,14 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import QueryConsumerOffsetResponse
-from tests.client.consumers import Heard
+from tests.client.consumers import FIRST, Heard, Messages
 from tests.client.fake_cluster import Answer, FakeCluster, Reply, client_of, pass_time
+from tests.client.sim_cluster import SimCluster
 
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
+MINE = ("T", 0)
+"""The queue of broker a that has messages."""
 QUEUES = [MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1), MessageQueue("T", "broker-b", 0)]
 
 
@@ -78,3 +84,81 @@ async def test_garbage_locks_nothing(autojump_clock: MockClock, body: bytes) -> 
     async with client_of(cluster) as client:
         await client.route("T")
         assert not await QueueLocks(client, "G").lock(QUEUES[0])
+
+
+def locks_asked(cluster: SimCluster, code: int, since_s: float) -> list[tuple[float, list[tuple[str, int]]]]:
+    """When broker a was asked to give locks, or got them back, and of which queues."""
+    return [
+        (at_s, [(one.topic, one.queue_id) for one in LockBatchRequest.read(bytes(command.body)).mq_set])
+        for at_s, command in cluster.a.asked(code, since_s)
+    ]
+
+
+def place(command: Command) -> tuple[str, int]:
+    fields = command.ext_map()
+    return fields["topic"], int(fields["queueId"])
+
+
+class Working:
+    """A listener that takes its time."""
+
+    def __init__(self, cluster: SimCluster, takes_s: float) -> None:
+        self.began: list[float] = []
+        self.cluster = cluster
+        self.takes_s = takes_s
+
+    async def __call__(self, messages: Messages, context: Context) -> None:
+        self.began.append(trio.current_time())
+        await pass_time(self.takes_s)
+        for message in messages:
+            self.cluster.done.add((message.queue.broker_name, message.unit.physical_offset))
+
+
+async def test_a_queue_without_its_lock_asks_for_it_in_ten_ms_and_then_every_three_seconds(autojump_clock: MockClock) -> None:
+    """000-36: somebody else has it for a while, and the listener, which has a backlog, gets nothing."""
+    cluster = SimCluster(1)
+    cluster.fill(60)
+    listener = Working(cluster, 0.9)
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, orderly=True, **FIRST):
+        await pass_time(15)
+        locks = cluster.kept["broker-a"].locks
+        locks["G", "T", 0] = ("somebody", trio.current_time())
+        await pass_time(15)
+        del locks["G", "T", 0]
+        await pass_time(4)
+    asked = locks_asked(cluster, LOCK, 15)
+    renewal, *single = [at_s for at_s, queues in asked if MINE in queues]
+    last = max(at_s for at_s in listener.began if at_s < renewal)
+    assert last < renewal < last + 0.9, "the lock is found lost while the listener is at work"
+    assert single == pytest.approx([last + 0.9 + 0.01 + 3.01 * times for times in range(4)])
+    assert [queues for _, queues in asked[1:5]] == [[MINE]] * 4
+    assert min(at_s for at_s in listener.began if at_s > renewal) == pytest.approx(single[-1] + 0.01), "it was free at the fourth"
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "goes_s"),
+    [
+        pytest.param(1.2, 23.2, id="it ends within half a second"),
+        pytest.param(4.0, 28.0, id="it has ended by another round"),
+        pytest.param(60.0, 42.0, id="its lock is older than 20 s"),
+    ],
+)
+async def test_a_queue_that_moves_waits_for_its_listener(autojump_clock: MockClock, takes_s: float, goes_s: float) -> None:
+    """000-38: half a second in each round; then its progress is told, and its lock given back one-way."""
+    cluster = SimCluster(1)
+    listener = Working(cluster, takes_s)
+    async with client_of(cluster) as client, client.push_consumer("G", {"T": "*"}, listener, orderly=True, **FIRST) as consumer:
+        await pass_time(22)  # the locks were renewed a second ago
+        cluster.fill(1)
+        await pass_time(0.5)
+        for broker in cluster.kept.values():
+            broker.members["G"] |= {"!another"}  # he comes before ours: the queues of broker a are his
+        for at_s in (22.5, 25, 28, 40, 42, 45):
+            await pass_time(at_s - trio.current_time())
+            cluster.tell(cluster.kept["broker-a"], "G")
+        assert {queue.broker_name for queue in consumer.queues} == {"broker-b"}
+        told = [at_s for at_s, command in cluster.a.asked(UPDATE) if place(command) == MINE]
+        assert told[-1] == pytest.approx(goes_s), "then nobody tells it any more"
+        [gone_s] = [at_s for at_s, queues in locks_asked(cluster, UNLOCK, 0) if MINE in queues]
+        assert gone_s == pytest.approx(goes_s)
+        assert all(command.is_oneway for _, command in cluster.a.asked(UNLOCK))

@@ -271,6 +271,78 @@ async def test_a_queue_a_selector_a_key_are_tried_once(autojump_clock: Clock) ->
             await producer.send(HELLO, queue=queues[0], order_key=1)
 
 
+@pytest.mark.parametrize(("route_s", "selector_s"), [(0, 0), (1, 0), (0, 1), (1, 1.5)])
+async def test_a_chosen_queue_has_what_is_left_of_three_seconds(autojump_clock: Clock, route_s: float, selector_s: float) -> None:
+    """000-21, 000-22: the time of the route and of the selector counts, and nobody tries a second time or elsewhere."""
+    cluster = FakeCluster()
+    cluster.a.deaf = True
+    cluster.namesrv.after_ms = int(route_s * 1e3)
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+
+        def choose(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+            autojump_clock.jump(selector_s)
+            return queues[0]
+
+        began = trio.current_time()
+        with pytest.raises(AnswerLate) as raised:
+            await producer.send(HELLO, select=choose)
+        assert trio.current_time() - began == pytest.approx(3.0, abs=0.01)
+        assert raised.value.attempts == ()
+        assert (cluster.a.count(SEND), cluster.b.count(SEND)) == (1, 0)
+
+
+async def test_a_selector_is_shown_a_broker_that_others_are_kept_from(autojump_clock: Clock) -> None:
+    """000-22: whether a broker is slow is not asked."""
+    cluster = FakeCluster()
+    cluster.a.after_ms = 700
+    async with client_of(cluster) as client:
+        producer = client.producer("P", send_latency_enable=True)
+        while not any(name == "broker-a" for name, _, _ in cluster.stored):
+            await producer.send(HELLO)
+        shown: list[str] = []
+
+        def choose(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+            shown.extend(queue.broker_name for queue in queues)
+            return queues[0]
+
+        assert (await producer.send(HELLO)).queue.broker_name == "broker-b"
+        assert (await producer.send(HELLO, select=choose)).queue.broker_name == "broker-a"
+    assert Counter(shown) == {"broker-a": 2, "broker-b": 2}
+
+
+async def test_a_selector_that_raises_or_takes_all_the_time_sends_nothing(autojump_clock: Clock) -> None:
+    """000-23: what it raises is the caller's own; Java wraps it."""
+    cluster = FakeCluster()
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+
+        def dawdle(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+            autojump_clock.jump(3.0)
+            return queues[0]
+
+        with pytest.raises(ZeroDivisionError):
+            await producer.send(HELLO, select=lambda queues, message: queues[1 // 0])
+        with pytest.raises(AnswerLate, match="3000 ms were over before a queue was chosen") as raised:
+            await producer.send(HELLO, select=dawdle)
+        assert not raised.value.maybe_stored
+    assert cluster.a.count(SEND) == cluster.b.count(SEND) == 0
+
+
+async def test_a_key_with_much_traffic_makes_one_queue_hot(autojump_clock: Clock) -> None:
+    """000-13: nine of ten messages are of one key, and lie in one of eight queues."""
+    cluster = FakeCluster(queues=4)
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        for number in range(200):
+            await producer.send(HELLO, order_key=f"order-{number}" if number % 10 == 0 else "hot")
+    sent = Counter((name, queue) for name, queue, _ in cluster.stored)
+    [(_, most), *others] = sent.most_common()
+    assert most >= 180
+    assert 1 < len(others) < 8
+    assert sum(count for _, count in others) <= 20
+
+
 async def test_a_name_space_is_invisible_to_the_caller(autojump_clock: Clock) -> None:
     cluster = FakeCluster()
     cluster.topics.add("ns%T")

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from conformance.subjects.ours import OurNameServer
-from conformance.subjects.ports import BROKER_PORTS, RANGE_VARIABLE, NoPort, port_range, release_port, reserve_port
+from conformance.subjects.ports import (
+    BROKER_PORTS,
+    RANGE_VARIABLE,
+    NoPort,
+    port_range,
+    release_port,
+    reserve_exactly,
+    reserve_port,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +73,22 @@ def test_another_process_keeps_away_until_its_owner_is_gone() -> None:
             reserve_port()
         other.kill()
     release_port(reserve_port())
+
+
+def test_a_port_of_no_range_is_one_run_s_at_a_time() -> None:
+    port = port_range().stop + 1
+    code = "from conformance.subjects.ports import *; import sys; print(reserve_exactly(int(sys.argv[1])), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        assert not reserve_exactly(port)
+        other.kill()
+    assert reserve_exactly(port)
+    release_port(port)
+    assert reserve_exactly(port)
+    release_port(port)
 
 
 def test_a_port_where_somebody_listens_is_not_free() -> None:

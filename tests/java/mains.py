@@ -17,6 +17,16 @@ PACKAGE = "org.apache.rocketmq.example"
 UPDATE_AND_CREATE_TOPIC = 17
 STARTS_MAX = 6
 """A stock client waits 3 s for its first answers and then gives up, which on a busy machine says nothing about the broker."""
+TOO_LATE = (
+    "RemotingTimeoutException",
+    "RemotingTooMuchRequestException: sendDefaultImpl call timeout",
+    "RemotingConnectException",
+    "No route info of this topic",
+    "Can not find Message Queue for this topic",
+    "TIMEOUT_CLEAN_QUEUE",
+    "wait reply message timeout",
+)
+"""What it says then: of an answer that was late, or of what it does not know for an earlier one was."""
 QUEUES = 4
 SECONDS = 240.0
 """Only a hang takes as long."""
@@ -64,18 +74,24 @@ class Main(ServerProcess):
         return self.log.read_text(errors="replace")
 
     def begin(self, has_begun: Callable[[Main], bool]) -> Main:
-        """Start it and wait until it has begun; once more when it gave up before that."""
+        """Start it and wait until it has begun; once more when it had to wait too long for an answer, and for nothing else."""
         for self.starts in range(1, STARTS_MAX + 1):
             self.start(wait=False)
             until(lambda: has_begun(self) or self._gave_up(), f"start of {self.name}", seconds=SECONDS)
             if has_begun(self):
                 return self
             self.kill()
-            self.log.unlink()
-        raise AssertionError(f"{self.name} gave up {STARTS_MAX} times")
+            printed = self.printed()
+            if not any(text in printed for text in TOO_LATE):
+                raise AssertionError(f"{self.name} failed, not for want of time:\n{printed}")
+            self.log.rename(self.log.with_suffix(f".{self.starts}"))
+        raise AssertionError(f"{self.name} gave up {STARTS_MAX} times:\n{printed}")
 
     def _gave_up(self) -> bool:
-        return not self.running or "Exception" in self.printed()
+        """It said why, or ended with an error: one that has ended well may have done what is waited for."""
+        if self.running:
+            return "Exception" in self.printed()
+        return self.kill() != 0 or "Exception" in self.printed()
 
     def sent(self, count: int) -> list[Sent]:
         """Its first so many sends, as it printed them."""

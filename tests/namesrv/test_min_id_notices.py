@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,9 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     session.driver.run()
     names = session.server
     servers = RunningServers(names, [(bind("127.0.0.1", 0), MAIN_LISTENER)], (), plain_streams=True)
-    closed = bind("127.0.0.1", 0)
-    unreachable = f"127.0.0.1:{closed.getsockname()[1]}"
-    closed.close()
+    silent = socket.socket()  # has a port, and takes no connections
+    silent.bind(("127.0.0.1", 0))
+    unreachable = f"127.0.0.1:{silent.getsockname()[1]}"
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             [listener] = await nursery.start(
@@ -145,6 +146,7 @@ async def test_they_arrive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             await enough.wait()
             stop.set()
             nursery.cancel_scope.cancel()
+    silent.close()
     assert [(code, fields["minBrokerId"]) for code, fields in arrived] == [(905, "0"), (905, "1")]
     lines = [record.getMessage() for record in caplog.records if record.name == "rmq.namesrv"]
     assert any(f"broker {unreachable} was not notified" in line and "Connection refused" in line for line in lines)

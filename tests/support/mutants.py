@@ -3,7 +3,7 @@
 `tests/mutants.toml` is the table.  A row with tests is applied to a copy of the tree, and one of them must fail; a row with a
 reason says why nobody can tell the mutant from the original, or why that is accepted.
 
-    python -m tests.support.mutants --only outboxes
+    python -m tests.support.mutants --only flush
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = ROOT / "tests" / "mutants.toml"
 LEFT_OUT: Final = (".*", "__pycache__", "build", "target", "lib-*", "*.egg-info")
 LIMIT_S: Final = 120
-"""For one mutant's tests: one that makes them wait for ever is noticed by that."""
+"""For one mutant's tests: one that makes them wait for ever is noticed by that, and said apart: the machine may be busy."""
 AT_ONCE: Final = os.cpu_count() or 1
-KILLED, ALIVE, BROKEN, ACCEPTED = "killed", "ALIVE", "BROKEN", "accepted"
+KILLED, HUNG, ALIVE, BROKEN, ACCEPTED = "killed", "hung", "ALIVE", "BROKEN", "accepted"
 OUTCOMES: Final = {0: ALIVE, 1: KILLED, 2: KILLED}
 """By pytest's status; 2: a module cannot even be imported."""
 
@@ -94,7 +94,7 @@ def _outcome(mutant: Mutant, copy: Path) -> str:
     try:
         return OUTCOMES.get(_tested(mutant.tests, copy), BROKEN)
     except subprocess.TimeoutExpired:
-        return KILLED
+        return HUNG
     finally:
         path.write_text(text, encoding="utf-8")
 

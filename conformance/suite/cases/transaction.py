@@ -13,7 +13,6 @@ from functools import partial
 from conformance.suite.kit import MUST, QUIRK, SHOULD, Answer, Code, Need, ResponseCode, Trial, properties_of
 from conformance.suite.kit import case as declare
 from conformance.suite.means.members import Member
-from conformance.suite.trial import POLL_S
 from rmq_wire import property_names as prop
 from rmq_wire.encoding import ONE_WAY
 from rmq_wire.headers.send import SendMessageResponse
@@ -94,7 +93,7 @@ async def unseen(t: Trial, topic: str, *, before: int = 0) -> None:
 
 async def asked_about(t: Trial, one: Half, *, seconds: float = 20.0) -> CheckTransactionState:
     """The broker asks the producer how the transaction ended (39)."""
-    command = await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=seconds * t.patience)
+    command = await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=seconds)
     t.check("the producer is asked", command is not None)
     assert command is not None
     t.check("one-way", bool(command.flag & ONE_WAY), seen=command.flag)
@@ -113,10 +112,8 @@ async def questions(t: Trial, one: Half) -> list[CheckTransactionState]:
     witness = await half(t)
     await asked_about(t, witness, seconds=WITNESS_S)
     await witness.end(TRANSACTION_ROLLBACK)
-    found = []
-    while command := await one.producer.link.request(Code.CHECK_TRANSACTION_STATE, seconds=POLL_S):
-        found.append(command.header(CheckTransactionState))
-    return found
+    asked = await one.producer.told(Code.CHECK_TRANSACTION_STATE)
+    return [command.header(CheckTransactionState) for command in asked]
 
 
 def most_questions(t: Trial) -> int:

@@ -68,9 +68,20 @@ class Member:
         asked = UnregisterClient(client_id=self.client_id, consumer_group=consumer or None, producer_group=producer or None)
         self.t.answer("unregister", await self.link.ask(asked))
 
-    async def notice_of_change(self, *, seconds: float = 0) -> Command | None:
-        """The next notice that a group's members have changed (40): within this time, or as long as it may take."""
-        return await self.link.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, seconds=seconds or NOTICE_S * self.t.patience)
+    async def notice_of_change(self) -> Command | None:
+        """The next notice that a group's members have changed (40)."""
+        return await self.link.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, seconds=NOTICE_S)
+
+    async def told(self, code: int = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED) -> list[Command]:
+        """The broker's requests with this code up to now: those that it sent before it answers a heartbeat of nobody.
+
+        A server answers that in a thread of its own, behind what others have put on the connection's way.
+        """
+        await self.beats(HeartbeatData(client_id=self.client_id))
+        found = []
+        while command := await self.link.request(code, seconds=0):
+            found.append(command)
+        return found
 
 
 def _tags(text: str) -> list[str]:
