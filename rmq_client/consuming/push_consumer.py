@@ -217,7 +217,7 @@ class PushConsumer:
                 await self._client.heartbeat(moved=True)
             await trio.sleep(REBALANCE_APART_S)
             if self._assignment.balanced:
-                with trio.move_on_after(self.settings.rebalance_interval_ms / 1e3):
+                with trio.move_on_after(max(self.settings.rebalance_interval_ms / 1e3 - REBALANCE_APART_S, 0)):
                     await self._changed.wait()
 
     # Queues that come and go

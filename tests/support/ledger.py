@@ -16,6 +16,8 @@ from conformance.suite.report.markdown import table
 TABLE: Final = Path(__file__).parents[2] / "docs" / "semantics.toml"
 CASE: Final = "case:"
 TORTURE: Final = "torture:"
+STOCK: Final = ("tests/java/", "tests/client/test_stock_clients.py::", TORTURE)
+"""How the tests begin in which Java's client takes part."""
 ARTICLES: Final = {
     "000": "Messages in order",
     "001": "Store, choice of queues, index, rebalance, progress, retries, dead letters",
@@ -44,6 +46,9 @@ reference on purpose is in [differences.md](differences.md).
 
 The verdict is on the article: *holds*; *partly*, *outdated*, *wrong*, with what it says; *silent*: a fact that it leaves out;
 *advice*: a judgement. A row without a test is one that nobody shows yet; whose work it is may not land before it has one.
+
+*Ours only*: the fact is about Java's client, and the tests are of our servers and our Python client alone. That Java's does so
+was read in its source.
 """
 
 
@@ -91,7 +96,13 @@ def _parts(ledger: Ledger) -> Iterator[str]:
 
 def _cells(row: Statement) -> Sequence[str]:
     verdict = f"{row.verdict}: “{row.said}”" if row.said else row.verdict
-    return f'<a id="{row.id}"></a>{row.id}', row.fact, verdict, row.owner, "<br>".join(map(_link, row.tests))
+    shown = [*(["*ours only*"] if _is_ours_only(row) else []), *map(_link, row.tests)]
+    return f'<a id="{row.id}"></a>{row.id}', row.fact, verdict, row.owner, "<br>".join(shown)
+
+
+def _is_ours_only(row: Statement) -> bool:
+    is_shown_fact = row.owner == "client" and row.verdict != "advice" and bool(row.tests)
+    return is_shown_fact and not any(test.startswith(STOCK) for test in row.tests)
 
 
 def _shown(rows: Iterable[Statement]) -> int:
