@@ -17,7 +17,8 @@ from rmq_columns.export.parquet import export_store
 from rmq_columns.files.filesystem import LocalTree
 from tests.support.exports import exported, log_of_days, options_of, stored
 from tests.support.logs import FILE_BYTES, SOME, Log, write_log
-from tests.support.troubled_s3 import OWN, Trouble, troubled
+from tests.support.object_store import KEYS
+from tests.support.troubled_s3 import Trouble, troubled
 
 FILES = FileOptions()
 
@@ -118,7 +119,7 @@ def trouble(tmp_path: Path) -> Iterator[tuple[Trouble, Any, Log]]:
     with troubled(log.root) as server:
         address = f"127.0.0.1:{server.server_address[1]}"
         few = fs.AwsStandardS3RetryStrategy(max_attempts=4)
-        yield server, fs.S3FileSystem(endpoint_override=address, retry_strategy=few, **OWN), log
+        yield server, fs.S3FileSystem(endpoint_override=address, retry_strategy=few, **KEYS), log
 
 
 @pytest.mark.s3

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import fs
 
 from rmq_columns.export.destination import RemoteDestination, destination
 from rmq_columns.export.manifest import TakenOver, entries_of
@@ -18,23 +17,17 @@ from rmq_columns.export.options import FileOptions
 from rmq_columns.export.parquet import export_split, export_store, finish, prepare
 from rmq_columns.export.sinks import CannotWrite
 from tests.support.exports import exported, log_of_days, options_of, stored
+from tests.support.object_store import KEYS, object_store
 
 FILES = FileOptions()
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "a")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-        made = fs.S3FileSystem(region="us-east-1", scheme="http", endpoint_override=f"{host}:{port}", allow_bucket_creation=True)
-        made.create_dir("bucket")
-        yield f"{host}:{port}"
-    server.stop()
+    with object_store() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", KEYS["access_key"])
+        patch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["secret_key"])
+        yield address
 
 
 @pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.s3), "memory"])

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from rmq_columns import CannotRead, parse_options, plan_splits, read_split, read_store
 from tests.support.logs import write_log
+from tests.support.object_store import file_system, object_store
 from tests.support.stores import golden_store
 
 pytestmark = pytest.mark.s3
@@ -20,21 +21,13 @@ TABLES = ("messages", "consumequeue", "index", "files", "topics", "consumerOffse
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+    with object_store() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def bucket(endpoint: str) -> Any:
-    made = fs.S3FileSystem(
-        access_key="a", secret_key="b", region="us-east-1", scheme="http", endpoint_override=endpoint, allow_bucket_creation=True
-    )
-    made.create_dir("bucket")
-    return made
+    return file_system(endpoint)
 
 
 def uploaded(bucket: Any, root: Path, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.spark.cluster import BY_DAY, brief, end_session
+from tests.support.object_store import object_store
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = {
@@ -68,20 +69,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[str]:
     """Keys in the address, since the workers' environment is older than the server."""
-    from pyarrow import fs
-
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    there = fs.S3FileSystem(
-        access_key="a",
-        secret_key="b",
-        region="us-east-1",
-        scheme="http",
-        endpoint_override=f"{host}:{port}",
-        allow_bucket_creation=True,
-    )
-    there.create_dir("bucket")
-    yield f"s3://a:b@bucket/{{}}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    server.stop()
+    with object_store() as address:
+        yield f"s3://a:b@bucket/{{}}?endpoint_override={address}&scheme=http&region=us-east-1"

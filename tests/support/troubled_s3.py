@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from pyarrow import fs
 
-OWN: Final = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
+from tests.support.object_store import file_system, object_store
 
 
 class Trouble(ThreadingHTTPServer):
@@ -78,20 +77,14 @@ SLOWLY: Final = 512
 @contextmanager
 def troubled(root: Path) -> Iterator[Trouble]:
     """With a copy of the store as `bucket/store`."""
-    servers = pytest.importorskip("moto.server", reason="needs moto: the extra [s3]")
-    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    trouble = Trouble(f"{host}:{port}")
-    thread = threading.Thread(target=trouble.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        direct = fs.S3FileSystem(endpoint_override=f"{host}:{port}", allow_bucket_creation=True, **OWN)
-        direct.create_dir("bucket")
-        fs.copy_files(str(root), "bucket/store", destination_filesystem=direct)
-        yield trouble
-    finally:
-        trouble.shutdown()
-        thread.join()
-        trouble.server_close()
-        server.stop()
+    with object_store() as address:
+        trouble = Trouble(address)
+        thread = threading.Thread(target=trouble.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            fs.copy_files(str(root), "bucket/store", destination_filesystem=file_system(address))
+            yield trouble
+        finally:
+            trouble.shutdown()
+            thread.join()
+            trouble.server_close()
