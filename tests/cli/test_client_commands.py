@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client_shell import Shell
-from tests.support.subject import Subject, start_subject
 from tests.support.talk import PATIENCE_S
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties={"enablePropertyFilter": "true"})
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def shell(ours: Subject, home: Path) -> Shell:
-    return Shell(ours.namesrv, home)
+PROPERTIES = {"enablePropertyFilter": "true"}
 
 
 def test_a_message_there_and_back(shell: Shell) -> None:

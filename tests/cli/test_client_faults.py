@@ -6,28 +6,19 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support import rmq
 from tests.support.client_shell import Shell
-from tests.support.subject import Subject, start_subject
+from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"))
-    Shell(running.namesrv, tmp_path_factory.mktemp("filled")).good("send", "t", "x")
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def shell(ours: Subject, home: Path) -> Shell:
-    return Shell(ours.namesrv, home)
+@pytest.fixture(scope="module", autouse=True)
+def filled(ours: Subject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One message."""
+    Shell(ours.namesrv, tmp_path_factory.mktemp("filled")).good("send", "t", "x")
 
 
 PRINTING = {

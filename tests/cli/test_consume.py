@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,10 @@ from rmq_wire.sys_flag import COMPRESSED
 from tests.support.client_shell import Shell
 from tests.support.process import until
 from tests.support.requests import send
-from tests.support.subject import Subject, start_subject
+from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S, Talk
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    properties = {"enablePropertyFilter": "true", "messageDelayLevel": FAST_DELAY_LEVELS}
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"), properties=properties)
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def shell(ours: Subject, home: Path) -> Shell:
-    return Shell(ours.namesrv, home)
+PROPERTIES = {"enablePropertyFilter": "true", "messageDelayLevel": FAST_DELAY_LEVELS}
 
 
 def fill(shell: Shell, topic: str, count: int, *options: str) -> list[str]:

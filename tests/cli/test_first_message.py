@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.client_shell import Shell
 from tests.support.rmq import ROOT
-from tests.support.subject import Subject, start_subject
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"))
-    yield running
-    running.end()
+from tests.support.subject import Subject
 
 
 @pytest.fixture

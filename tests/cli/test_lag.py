@@ -5,29 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import rmq
 from tests.support.client_shell import Shell
-from tests.support.subject import Subject, start_subject
+from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 from tests.support.terminal import CTRL_C, Terminal
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"))
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def shell(ours: Subject, home: Path) -> Shell:
-    return Shell(ours.namesrv, home)
 
 
 def fill(shell: Shell, topic: str, count: int, queues: int = 2) -> None:

@@ -15,23 +15,11 @@ from rmq_cli import sending
 from rmq_cli.sending import Bodies
 from tests.support import rmq
 from tests.support.client_shell import Shell
-from tests.support.subject import Subject, start_subject
+from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 
 UNREADABLE = "/proc/self/mem"
 """Its first bytes are nobody's."""
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    running = start_subject("ours", tmp_path_factory.mktemp("ours"))
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def shell(ours: Subject, home: Path) -> Shell:
-    return Shell(ours.namesrv, home)
 
 
 @contextmanager
