@@ -6,7 +6,7 @@ serves requests.  `close` undoes it: whatever changed is written, the store stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker_impl import refused
@@ -93,6 +93,8 @@ FAST_LISTENER: Final = "fast"
 FIRST_SAVE_MS: Final = 10_000
 """When offsets are first written after the start (Java: `initializeBrokerScheduledTasks`)."""
 SAVE_FILTERS_MS: Final = 10_000
+CLEAN_ORDERS_MS: Final = 10_000
+"""When batches of ordered pops are looked through for what nobody needs, as when Java writes them."""
 SAVE_AGAIN_MS: Final = 10_000
 """When a table whose write failed is written again."""
 REFUSAL_LOOK_MS: Final = 1_000
@@ -208,6 +210,7 @@ class BrokerNode:
         )
         self.engine.every(config.flush_delay_offset_interval, lambda: self._save_soon(self.delay_offsets), first_ms=FIRST_SAVE_MS)
         self.engine.every(SAVE_FILTERS_MS, self._save_filters)
+        self.engine.every(CLEAN_ORDERS_MS, self._clean_orders)
         self.engine.every(config.transaction_metric_flush_interval, lambda: self._save_soon(self.transaction_metrics))
         self.engine.every(SAVE_AGAIN_MS, lambda: self._save_soon(self.topics, self.groups))
         self._refusal: Closed | None = None
@@ -272,7 +275,7 @@ class BrokerNode:
             Query(engine.shares, config, clients, store, reads, self.filters),
             Positions(store, reads),
             Topics(engine, reads, config, topics, offsets, stats, store, self._forget_topics),
-            Groups(engine, groups, offsets, stats, lambda group: pops.forget(groups=(group,))),
+            Groups(engine, groups, offsets, stats, lambda group, clean: pops.forgetting_group(group, clean_offset=clean)),
             Listings(config, env, topics, groups, offsets, clients, self.delay_offsets.encode),
             Offsets(config, topics, groups, offsets, store),
             OffsetChanges(engine, reads, config, topics, groups, clients, offsets, store),
@@ -289,10 +292,10 @@ class BrokerNode:
         router = Router(Role.BROKER, capabilities, refused.BROKER)
         engine.install(router, {FAST_LISTENER: refused.FAST_PORT}, patience(config))
 
-    def _forget_topics(self, topics: Sequence[str]) -> None:
+    def _forget_topics(self, topics: Sequence[str]) -> list[Iterator[None]]:
         for topic in topics:
             self.timers.forget(topic)
-        self.pops.forget(topics=topics)
+        return self.pops.forgetting(topics=topics)
 
     # -- name servers
 
@@ -331,6 +334,10 @@ class BrokerNode:
     def _save_filters(self) -> None:
         self.filters.sweep()
         self._save_soon(self.filters)
+
+    def _clean_orders(self) -> None:
+        if not self.orders.dirty:  # else the write that comes does it
+            self.engine.in_background(self.orders.cleaning())
 
     def _usage(self, path: str) -> Usage | None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker_impl.config import BrokerConfig
@@ -44,14 +44,29 @@ class PopParts:
     buffer: PopBuffer
     rules: PopRules
     walk: PopWalk
+    revive_queues: int
+    """Queues of the revive topic that may have check points: so many as `reviveQueueNum` says, or an earlier run had."""
     has_batch_queues: Callable[[str], bool | None]
 
-    def forget(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        """These were deleted: nobody has anything of them any more."""
+    def forgetting(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> list[Iterator[None]]:
+        """These were deleted with all progress: nobody has anything of them any more.
+
+        In slices; the first of each is to be done at once.
+        """
         gone_topics, gone_groups = frozenset(topics), frozenset(groups)
         self.lines.forget(gone_topics, gone_groups)
-        if len(self.buffer):
-            self.engine.in_background(self.buffer.forgetting(gone_topics, gone_groups))
+        return [self.orders.forgetting(gone_topics, gone_groups), self.buffer.forgetting(gone_topics, gone_groups)]
+
+    def forgetting_group(self, group: str, *, clean_offset: bool) -> list[Iterator[None]]:
+        """The same of one group.  Where its progress stays, so does what that does not speak for.
+
+        Its members may have made it again already: without the check points in memory, which are stored in their time, and
+        without the batches in order all would be handed out once more, also what is acknowledged.
+        """
+        if clean_offset:
+            return self.forgetting(groups=(group,))
+        self.lines.forget_all_in_flight(frozenset(), frozenset((group,)))
+        return []
 
 
 def pop_parts(
@@ -68,8 +83,9 @@ def pop_parts(
 ) -> PopParts:
     """Put them together."""
     env, store = engine.env, intake.store
-    lines = PopLines(offsets)
+    lines = PopLines(offsets, env.wall_ms)
     records = PopRecords(engine, config, intake)
+    revive_topic = topics.get(records.topic)
     return PopParts(
         engine,
         env,
@@ -87,5 +103,6 @@ def pop_parts(
         PopBuffer(engine, config, lines, records),
         PopRules(config, env, topics, groups, clients),
         PopWalk(config, env, topics, offsets, lines, orders, store),
+        max(config.revive_queue_num, revive_topic.read_queue_nums if revive_topic is not None else 0),
         intake.has_batch_queues,
     )

@@ -11,7 +11,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Refusal
 from broker_impl.engine.peer import Peer
 from broker_impl.env import Env
-from broker_impl.filtering import ALL, EVERYTHING, Unreadable, Wanted, is_tag_type, parse
+from broker_impl.filtering import ALL, EVERYTHING, Unreadable, Wanted, is_tag_type, parse, tags
 from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.groups import GroupTable
@@ -116,11 +116,12 @@ class PopRules:
             or not 0 <= now - known.sub_version < COMPENSATED_MS
         ):
             retry = names.pop_retry_topic(asked.topic, group, v2=self._config.enable_retry_topic_v2)
-            for topic, expression in ((asked.topic, text), (retry, "*")):
+            for topic, expression, codes in ((asked.topic, text, wanted.codes), (retry, "*", None)):
                 said = SubscriptionData(
                     topic=topic,
                     sub_string=expression,
-                    code_set=sorted(wanted.codes or ()) if expression == text else [],
+                    tags_set=tags(expression) if codes else [],
+                    code_set=sorted(codes or ()),
                     sub_version=now,
                     expression_type=kind,
                 )

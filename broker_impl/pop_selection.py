@@ -15,7 +15,8 @@ from typing import Final
 from broker_impl.filtering import Wanted
 from broker_impl.intake import NotTaken
 from broker_impl.pop_parts import PopParts
-from broker_impl.pop_walk import Leg
+from broker_impl.pop_walk import Leg, NoRoom
+from broker_impl.state.consumer_offsets import FULL
 from broker_impl.state.pop_lines import QueueOfGroup, Stretch
 from rmq_net.service import Buffer
 from rmq_store.errors import Cold
@@ -45,6 +46,7 @@ class PopSelection:
     """A pop under way.  `run` until it returns; a `Cold` that it raises is to be read first.
 
     `rest`: how much is left in the queues that were looked at.  `end_offset`: of what was staged.  `body_bytes`: of all `chunks`.
+    `lacks_room`: of some queue it takes nothing, for the group's progress there would not be kept.
     """
 
     def __init__(self, parts: PopParts, asked: PopMessage, legs: Iterator[Leg], wanted: Wanted, revive_queue: int) -> None:
@@ -58,6 +60,7 @@ class PopSelection:
         self.start_infos: list[str] = []
         self.offset_infos: list[str] = []
         self.count_infos: list[str] = []
+        self.lacks_room = False
         self.stretches: list[Stretch] = []
         """Whose check points are staged."""
         self._legs = legs
@@ -97,6 +100,9 @@ class PopSelection:
         queue = QueueOfGroup(leg.topic, self.asked.consumer_group, leg.queue_ids[at])
         try:
             self._take(leg, queue)
+        except NoRoom:
+            self.lacks_room = True
+            self.parts.env.log.warning("pop of group %s from %s queue %d: %s", queue.group, queue.topic, queue.queue_id, FULL)
         except Cold as cold:
             if not self.count:
                 self._leg, self._done, self._locked = leg, at, queue
@@ -115,7 +121,7 @@ class PopSelection:
             self._locked = None
 
     def _take(self, leg: Leg, queue: QueueOfGroup) -> None:
-        """What there is in one queue, for as much as there is room.  Raises Cold, and then nothing of the queue was taken."""
+        """What there is in one queue, for as much as there is room.  Raises Cold, `NoRoom`, and then nothing of it was taken."""
         asked, parts = self.asked, self.parts
         lines, walk, config = parts.lines, parts.walk, parts.config
         if lines.locked and queue in lines.locked:
@@ -194,7 +200,6 @@ class PopSelection:
         self.count += count
         self.size += read.size
         self.rest += read.max_offset - read.next_offset
-        parts.lines.took(queue, count)
         parts.stats.add_get(group, topic, queue_id, read.message_count, read.size)
 
     def _offsets_of(self, queue: QueueOfGroup, offset: int, read: Read) -> Sequence[int]:
@@ -208,6 +213,7 @@ class PopSelection:
         topic, group, queue_id = queue
         handed = parts.orders.update(asked.attempt_id, topic, group, queue_id, self.pop_ms, asked.invisible_time, offsets)
         parts.offsets.commit(group, topic, queue_id, offset, "popMsgFromQueue")
+        parts.lines.took(queue, len(offsets))
         for number, count in handed.counts.items():
             self.count_infos.append(pop_receipt.offset_count_entry(flag, queue_id, number, count))
         self.count_infos.append(pop_receipt.queue_count_entry(flag, queue_id, handed.least))
@@ -230,7 +236,7 @@ class PopSelection:
             parts.config.broker_name,
         )
         parts.stats.add_check_point(asked.consumer_group, asked.topic)
-        stretch = parts.lines.open(queue, next_offset)
+        stretch = parts.lines.open(queue, next_offset, len(offsets))
         if parts.buffer.add(point, self.revive_queue, stretch):
             return True
         try:

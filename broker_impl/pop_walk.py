@@ -43,6 +43,10 @@ FACTOR: Final = 100
 """`priority.factor` of a group that has none."""
 
 
+class NoRoom(Exception):
+    """The table of progress is full, and has none of the group in this queue: nothing may be handed out of it."""
+
+
 class Leg(NamedTuple):
     """Queues of one topic on the way.  `last`: of retries that are looked at only when there is still room."""
 
@@ -122,12 +126,14 @@ class PopWalk:
     # Where a pop begins
 
     def begin(self, place: QueueOfGroup, init_mode: int = FROM_FIRST, *, init: bool = False) -> int:
-        """The offset where the next pop of this queue begins.  `init`: one that is new is committed.  Raises Cold."""
+        """The offset where the next pop of this queue begins.  `init`: one that is new is committed.  Raises Cold, `NoRoom`."""
         topic, group, queue_id = place
         offset = self._offsets.query(group, topic, queue_id)
         if offset < 0:
             offset = self._first(topic, queue_id, init_mode)
             if init:
+                if self._offsets.is_full(group) and not self._offsets.knows(group, topic, queue_id):
+                    raise NoRoom
                 self._offsets.commit(group, topic, queue_id, offset, "getPopOffset")
         latest = self._lines.latest(place)
         return latest if latest > offset else offset
@@ -154,9 +160,10 @@ class PopWalk:
         try:
             left = sum(ends) - sum(map(progress.__getitem__, queue_ids))
         except KeyError:  # it has no progress in one of them
+            init = not self._offsets.is_full(group)
             return sum(
                 [
-                    end - self.begin(QueueOfGroup(topic, group, queue_id), init_mode, init=True)
+                    end - self.begin(QueueOfGroup(topic, group, queue_id), init_mode, init=init)
                     for queue_id, end in zip(queue_ids, ends, strict=True)
                 ]
             )

@@ -6,7 +6,7 @@ updateAndGetGroupForbidden).  Difference: retryQueueNums has a limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker_impl.engine.answers import Answer, Refusal, Reply
 from broker_impl.engine.call import Call
@@ -35,10 +35,18 @@ GROUPS_PER_REQUEST_MAX = 2_000
 
 
 class Groups(Capability):
-    """Works on the table of groups; deleting touches progress and statistics too.  `forget(group)`: what somebody has of it."""
+    """Works on the table of groups; deleting touches progress and statistics too.
+
+    `forget(group, clean_offset)`: what somebody has of it, in slices of which the first is done at once.
+    """
 
     def __init__(
-        self, engine: Engine, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats, forget: Callable[[str], None]
+        self,
+        engine: Engine,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        stats: Stats,
+        forget: Callable[[str, bool], Iterable[Iterator[None]]],
     ) -> None:
         self._engine = engine
         self._groups = groups
@@ -82,8 +90,7 @@ class Groups(Capability):
 
     def _clear(self, asked: DeleteSubscriptionGroup) -> None:
         """The group is gone for good: nobody finds what belonged to it any more."""
-        self._forget(asked.group_name)
-        works: list[Iterator[None]] = [self._stats.dropping_group(asked.group_name)]
+        works = [self._stats.dropping_group(asked.group_name), *self._forget(asked.group_name, asked.clean_offset)]
         if asked.clean_offset:
             works.append(self._offsets.dropping_group(asked.group_name))
         left = [work for work in works if next(work, works) is not works]

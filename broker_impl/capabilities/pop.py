@@ -19,6 +19,7 @@ from broker_impl.filtering import ALL, PropertyFilter, characters_to_read
 from broker_impl.pop_parts import PopParts
 from broker_impl.pop_polling import Polling, PopPolling
 from broker_impl.pop_selection import READ_BYTES_MAX, PopSelection
+from broker_impl.state.consumer_offsets import FULL
 from broker_impl.state.pop_lines import QueueOfGroup
 from broker_impl.state.pop_waits import PopWait
 from rmq_net.log import plain_text
@@ -73,7 +74,7 @@ class Pop(Capability):
 
     @answers(PopMessage, stages=True, bulky=True)
     def pop(self, call: Call, asked: PopMessage) -> Answer:
-        """Hand messages out.  Refused: 1, 16, 17, 23, 26, 29, 210 with the reference's texts."""
+        """Hand messages out.  Refused: 1, 16, 17, 23, 26, 29, 210 with the reference's texts; 1 where no progress is kept."""
         if asked.exp and asked.exp != ALL:
             self.parts.engine.shares.one_selector(characters_to_read(asked.exp, asked.exp_type))
         return self.look(asked, call.detach())
@@ -185,7 +186,9 @@ class Pop(Capability):
         return lambda _: self.nothing_head(selection, pending, ResponseCode.POLLING_TIMEOUT)
 
     def _nothing(self, selection: PopSelection, pending: PendingAnswer, waiting: Waiting) -> Settled | Later:
-        """Nothing was found: it waits, if it may."""
+        """Nothing was found: it waits, if it may.  Raises `Refusal` when there may be something that it could not have."""
+        if selection.lacks_room:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
         asked = selection.asked
         polling = self.polling.hold(pending, asked, selection.wanted, waiting.until_ms, since=waiting.arrivals)
         if polling is Polling.HELD:

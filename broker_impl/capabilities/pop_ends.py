@@ -59,7 +59,6 @@ class PopEnds(Capability):
 
     def __init__(self, parts: PopParts) -> None:
         self.parts = parts
-        self._started_ms = parts.env.wall_ms
 
     @answers(AckMessage, stages=True)
     def ack(self, call: Call, asked: AckMessage) -> Answer:
@@ -220,7 +219,7 @@ class PopEnds(Capability):
         config = self.parts.config
         if receipt.broker_name != config.broker_name:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the receipt is of broker {receipt.broker_name[:64]}")
-        if not 0 <= receipt.revive_queue < config.revive_queue_num and receipt.revive_queue != ORDER_QUEUE:
+        if not 0 <= receipt.revive_queue < self.parts.revive_queues and receipt.revive_queue != ORDER_QUEUE:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"reviveQid[{receipt.revive_queue}] is illegal")
         ahead_ms = receipt.due_ms - self.parts.env.wall_ms
         if receipt.pop_time < 0 or receipt.invisible_time < 0 or ahead_ms > config.timer_max_delay_sec * 1_000:
@@ -244,7 +243,7 @@ class PopEnds(Capability):
         buffer = self.parts.buffer
         self._count_ack(queue.group, queue.topic, len(offsets))
         end_offset = 0 if len(buffer) and buffer.ack(ack, offsets) else self._put_ack(ack, receipt)
-        self._freed(queue, receipt, len(offsets))
+        self.parts.lines.freed(queue, len(offsets), receipt.pop_time)
         return end_offset
 
     def _put_ack(self, ack: AckMsg, receipt: Receipt) -> int:
@@ -260,11 +259,6 @@ class PopEnds(Capability):
         """Of groups that there are: who acknowledges may name any."""
         if group in self.parts.groups:
             self.parts.stats.add_ack(group, topic, count)
-
-    def _freed(self, queue: QueueOfGroup, receipt: Receipt, count: int) -> None:
-        """So many are not in flight any more; what an earlier run of the broker handed out was not counted in this one."""
-        if count and receipt.pop_time >= self._started_ms:
-            self.parts.lines.returned(queue, count)
 
     # Order
 
@@ -282,7 +276,7 @@ class PopEnds(Capability):
                 f"/{peer.remote[0]}:{peer.remote[1]}"
             )
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-        self._freed(queue, receipt, 1)
+        parts.lines.freed(queue, 1, receipt.pop_time)
         if following >= 0 and not parts.offsets.has_reset(group, topic, queue_id):
             parts.offsets.commit(group, topic, queue_id, following, f"{peer.remote[0]}:{peer.remote[1]}")
 

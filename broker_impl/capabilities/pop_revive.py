@@ -2,8 +2,8 @@
 
 Each queue of the revive topic is read in a round of its own: what came is paired, and for each check point that is due the
 messages without acknowledgement are copied, a slice at a time.  A check point is done when its copies are written, and progress
-moves when they are safe, so nothing is passed over; what cannot be stored now is tried again, what cannot be stored at all has
-its check point stored again for later and later times.
+moves when they are safe, so nothing is passed over; what cannot be stored now is tried again, what cannot be read, or not be
+stored at all, has its check point stored again for later and later times: whatever is wrong with one, the others go on.
 
 Java: `PopReviveService`.  *Differs*: no check point is lost when it cannot be stored again.
 """
@@ -11,12 +11,12 @@ Java: `PopReviveService`.  *Differs*: no check point is lost when it cannot be s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
 from broker_impl.capabilities.schedule import NEVER
-from broker_impl.engine.answers import Pause, Unsaved
+from broker_impl.engine.answers import Pause, Refusal, Unsaved
 from broker_impl.engine.router import Capability
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.intake import Message, NotTaken, check_inner_batch, check_names
@@ -29,7 +29,7 @@ from rmq_store.errors import Cold, StoreError
 from rmq_store.results import Read
 from rmq_wire import sys_flag
 from rmq_wire.bodies.pop import PopCheckPoint
-from rmq_wire.errors import BadBody
+from rmq_wire.errors import BadBody, BadRecord, WireError
 from rmq_wire.implied import pop as rules
 from rmq_wire.implied.pop import Pop
 from rmq_wire.message import StoredMessage, read_unit, unit_parts
@@ -86,16 +86,14 @@ class PopRevive(Capability):
         config = self._parts.config
         if not config.timer_wheel_enable:
             return
-        topic = self._parts.topics.get(self._topic)
-        count = max(config.revive_queue_num, topic.read_queue_nums if topic is not None else 0)
-        for queue_id in range(count):
+        for queue_id in range(self._parts.revive_queues):
             done = self._parts.offsets.query(rules.REVIVE_GROUP, self._topic, queue_id)
-            self._queues.append(ReviveQueue(queue_id, config.broker_name, done + 1))
+            self._queues.append(ReviveQueue(queue_id, config.broker_name, done + 1, config.timer_precision_ms))
         self._started = True
         self._parts.engine.every(config.revive_interval, self._look)
 
     def stop(self) -> None:
-        """Copy nothing more.  A check point that still waits before others that are done goes behind them.
+        """Copy nothing more.  A check point that is copied in part, or still waits before others that are done, goes behind them.
 
         Without that the next start would begin with it, and copy those once more.
         """
@@ -115,7 +113,7 @@ class PopRevive(Capability):
             self._note_progress(queue, self._store.written_offset)
 
     def _overtaken(self, queue: ReviveQueue) -> list[PopCheckPoint]:
-        """The open ones before others that are done; none when what may be about them cannot be read."""
+        """Those that have to be put again, when all that may be about them has been read."""
         if not queue.overtaken():
             return []
         try:
@@ -123,9 +121,9 @@ class PopRevive(Capability):
             before = -1
             while before != queue.next_offset < self._store.queue_bounds(self._topic, queue.queue_id)[1]:
                 before = queue.next_offset
-                self._take_all(queue, self._records(queue))
+                self._take_next(queue)
         except Cold:
-            return []
+            self._env.log.info("revive queue %d: what is not in memory is not looked at for this stop", queue.queue_id)
         return queue.overtaken()
 
     def settle(self) -> None:
@@ -206,15 +204,32 @@ class PopRevive(Capability):
             queue.next_offset = min(max(queue.next_offset, low), high)
         if queue.position >= high:
             return
-        read = yield from self._parts.reads.warmed(partial(self._records, queue))
-        self._take_all(queue, read)
+        yield from self._parts.reads.warmed(partial(self._take_next, queue))
         yield None
 
-    def _records(self, queue: ReviveQueue) -> Read:
-        """The next few.  Raises Cold."""
-        return self._store.read_queue(self._topic, queue.queue_id, queue.position, RECORDS_PER_SLICE, READ_BYTES_MAX)
+    def _take_next(self, queue: ReviveQueue) -> None:
+        """Take in the next few records, without those that nobody can read.  Raises Cold: then once more from the first."""
+        begin = queue.position
+        read = self._records(queue, begin, RECORDS_PER_SLICE)
+        try:
+            self._take_all(queue, read)
+        except BadRecord:
+            for offset in range(begin, read.next_offset):
+                try:
+                    self._take_all(queue, self._records(queue, offset, 1))
+                except BadRecord as damaged:
+                    self._pass_over(queue, offset, damaged)
+        queue.moved(read.next_offset)
+        queue.log_end = self._store.written_offset
+
+    def _records(self, queue: ReviveQueue, offset: int, count: int) -> Read:
+        return self._store.read_queue(self._topic, queue.queue_id, offset, count, READ_BYTES_MAX)
+
+    def _pass_over(self, queue: ReviveQueue, offset: int, why: WireError) -> None:
+        self._env.log.warning("revive queue %d: record %d is passed over: %s", queue.queue_id, offset, plain_text(why))
 
     def _take_all(self, queue: ReviveQueue, read: Read) -> None:
+        """Raises `BadRecord` for one that is damaged."""
         now_ms = self._env.wall_ms
         for chunk in read.chunks:
             at = 0
@@ -226,65 +241,97 @@ class PopRevive(Capability):
                     if record is not None:
                         queue.take(record, offset)
                 except BadBody as wrong:
-                    self._env.log.warning(
-                        "revive queue %d: record %d is passed over: %s", queue.queue_id, offset, plain_text(wrong)
-                    )
+                    self._pass_over(queue, offset, wrong)
                     continue
                 if due_ms is not None and born_ms < due_ms:  # else the timer has not seen it: what is due before may follow
                     queue.saw(due_ms, now_ms)
-        queue.moved(read.next_offset)
-        queue.log_end = self._store.written_offset
 
     # Copying
 
     def _revive(self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint) -> Steps:
         """Copy what of a check point nobody acknowledged.  Raises `NotNow`."""
         if not self._is_wanted(point):
+            self._freed(pop, sum(not point.has_bit(index) for index in range(point.num)))
             queue.finish(pop, point)
             return
         topic = rules.retry_topic_for(pop.topic, pop.group, v2=self._parts.config.enable_retry_topic_v2)
-        yield from self._make_topic(topic, pop.group)
+        no_topic: Exception | None = None
+        try:
+            yield from self._make_topic(topic, pop.group)
+        except (Refusal, ValueError) as no:  # there is no room for one more, or none can have this name
+            no_topic = no
         staged: list[int] = []
-        count = size = end_offset = 0
+        size = end_offset = 0
         for index in range(point.num):
             if point.has_bit(index):
                 continue
-            offset = point.offset_at(index)
-            original = yield from self._parts.reads.warmed(partial(self._original, pop, offset))
+            found: StoredMessage | Exception | None
             try:
-                end_offset = max(end_offset, self._again(queue, pop, point, offset, topic, original))
+                offset = point.offset_at(index)
+                found = yield from self._fetched(queue, pop, point, offset, staged)
+            except NotNow:
+                raise
+            except WireError as lost:
+                self._env.log.error("%s: message %d cannot be read, and comes no more: %s", pop, index, plain_text(lost))
+                found = None
+            except Exception as unread:
+                found = unread
+            if found is None:
+                point.set_bit(index)
+                self._freed(pop, 1)
+                continue
+            try:
+                end_offset = max(end_offset, self._again(queue, point, offset, topic, no_topic or found))
             except NotTaken as no:
                 self._env.log.warning("revive queue %d: offset %d of %s was not stored: %s", queue.queue_id, offset, pop, no)
-                yield from self._written(point, staged)
+                yield from self._written(queue, pop, point, staged)
                 raise NotNow from None
             staged.append(index)
-            count += 1
-            size += len(original.body) if original is not None else 0
-            if count % COPIES_PER_SLICE == 0 or size >= BYTES_PER_SLICE:
+            size += 0 if isinstance(found, Exception) else len(found.body)
+            if len(staged) == COPIES_PER_SLICE or size >= BYTES_PER_SLICE:
                 size = 0
-                yield from self._written(point, staged)
-        yield from self._written(point, staged)
-        self._parts.lines.returned(QueueOfGroup(pop.topic, pop.group, pop.queue_id), count)
+                yield from self._written(queue, pop, point, staged)
+        yield from self._written(queue, pop, point, staged)
         queue.finish(pop, point)
         self._note_progress(queue, end_offset)
 
-    def _written(self, point: PopCheckPoint, staged: list[int]) -> Steps:
+    def _written(self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint, staged: list[int]) -> Steps:
         """What was staged is written: these messages are done.  Raises `NotNow` when it is not."""
         if staged:
+            self._parts.engine.after_commit(partial(self._committed, queue, pop, point, (*staged,)))
+            staged.clear()
             try:
                 yield None
             except Exception as error:
                 self._env.log.warning("copies of popped messages were not stored: %s", plain_text(error))
                 raise NotNow from None
-            for index in staged:
-                point.set_bit(index)
-            staged.clear()
+
+    def _committed(
+        self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint, indexes: Sequence[int], error: BaseException | None
+    ) -> None:
+        """Known at once, and not when the next slice begins: a stop may come before that."""
+        if error is None:
+            queue.copied(point, indexes)
+            self._freed(pop, len(indexes))
+
+    def _freed(self, pop: Pop, count: int) -> None:
+        self._parts.lines.freed(QueueOfGroup(pop.topic, pop.group, pop.queue_id), count, pop.pop_time)
 
     def _is_wanted(self, point: PopCheckPoint) -> bool:
         """Topic and group are still there; of what came again already, the topic that it was sent to, too."""
         parts, topic, group = self._parts, point.topic or "", point.group or ""
         has_group = group in parts.groups or not parts.config.pop_revive_skip_if_group_absent
         return topic in parts.topics and rules.plain_topic(topic, group) in parts.topics and has_group
+
+    def _fetched(
+        self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint, offset: int, staged: list[int]
+    ) -> Generator[Pause | None, None, StoredMessage | None]:
+        """`_original`, when it is in memory.  What was staged before is written first: the wait would commit it unnoticed."""
+        try:
+            return self._original(pop, offset)
+        except Cold:
+            yield from self._written(queue, pop, point, staged)
+        return (yield from self._parts.reads.warmed(partial(self._original, pop, offset)))
 
     def _original(self, pop: Pop, offset: int) -> StoredMessage | None:
         """The message at this place, None for one that the log has lost.  Raises Cold."""
@@ -294,18 +341,18 @@ class PopRevive(Capability):
         unit = read_unit(read.chunks[0])
         return unit if unit.queue_offset == offset else None
 
-    def _again(
-        self, queue: ReviveQueue, pop: Pop, point: PopCheckPoint, offset: int, topic: str, original: StoredMessage | None
-    ) -> int:
+    def _again(self, queue: ReviveQueue, point: PopCheckPoint, offset: int, topic: str, found: StoredMessage | Exception) -> int:
         """Stage the copy, or the check point once more; the end of either, 0 for none.  Raises `NotTaken`."""
-        if original is None:
-            return 0
+        if isinstance(found, Exception):
+            return self._re_put(queue, point, offset, found)
         try:
-            return self._copy(point, topic, original)
+            return self._copy(point, topic, found)
         except NotTaken as no:
             if no.status not in NEVER:
                 raise
             return self._re_put(queue, point, offset, no)
+        except Exception as wrong:  # one message that cannot be copied holds up no other
+            return self._re_put(queue, point, offset, wrong)
 
     def _copy(self, point: PopCheckPoint, topic: str, original: StoredMessage) -> int:
         intake, wall_ms = self._parts.intake, self._env.wall_ms
@@ -329,9 +376,10 @@ class PopRevive(Capability):
         self._parts.stats.add_put(message.topic, message.queue_id, 1, placed.size)
         return placed.end_offset
 
-    def _re_put(self, queue: ReviveQueue, point: PopCheckPoint, offset: int, why: NotTaken) -> int:
-        """The message cannot be stored as it is: perhaps later.  Raises `NotTaken`."""
-        self._env.log.error("offset %d of %s cannot come again now: %s", offset, point.topic, why)
+    def _re_put(self, queue: ReviveQueue, point: PopCheckPoint, offset: int, why: Exception) -> int:
+        """The message cannot be read or stored as it is: perhaps later.  Raises `NotTaken`."""
+        text = plain_text(getattr(why, "remark", why))
+        self._env.log.error("offset %d of %s cannot come again now: %s", offset, point.topic, text)
         times = point.re_puts()
         if self._parts.config.skip_when_ckre_put_reach_max_times and times >= len(rules.RE_PUT_S):
             return 0

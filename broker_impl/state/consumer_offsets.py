@@ -18,6 +18,7 @@ from broker_impl.state.safe_progress import SafeProgress
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
+from rmq_wire.implied.pop import REVIVE_GROUP
 from rmq_wire.java import iteration_order
 
 SEPARATOR = names.GROUP_SEPARATOR
@@ -256,9 +257,10 @@ class ConsumerOffsets(PersistedTable):
     def clamp(self, queue_bounds: Callable[[str, int], tuple[int, int]]) -> None:
         """After recovery: no progress beyond its queue's end, or new messages would be skipped (*differs*: Java keeps it)."""
         for key, row in self._offsets.rows.items():
-            topic = key.partition(SEPARATOR)[0]
+            topic, _, group = key.partition(SEPARATOR)
+            is_of_last = group == REVIVE_GROUP  # and not of the next
             for queue_id, offset in row.items():
-                most = queue_bounds(topic, queue_id)[1]
+                most = queue_bounds(topic, queue_id)[1] - is_of_last
                 if offset > most:
                     self._env.log.warning(
                         "progress of %s in queue %d is %d, beyond the queue's end: set to %d",

@@ -5,16 +5,18 @@ gets it again at once.  When all are acknowledged, or the time of those left is 
 left, and counts how often each was handed out.  Invisible times are wall times, since the file keeps them over a restart; the
 file is written every 5 s with the groups' progress, so that a crash may hand a batch out again, never pass over one.
 
+A deletion takes the batches with it, before anybody can make a topic or a group of that name again.
+
 Java: `QueueLevelConsumerManager` (5.3: `ConsumerOrderInfoManager`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from broker_impl.env import Env
-from broker_impl.state.consumer_offsets import SEPARATOR
+from broker_impl.state.consumer_offsets import DROPS_PER_SLICE, SEPARATOR
 from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
 from rmq_wire.bodies.order_info import QUEUE_LEVEL, OrderInfo, OrderInfoTable
 from rmq_wire.implied.pop_order import bit_of, is_acked, offsets_of, open_until, place_of
@@ -40,6 +42,14 @@ class Handed(NamedTuple):
     least: int
 
 
+class _Going(NamedTuple):
+    """Rows of these topics and groups are being dropped.  `rows`: those of that moment that nobody has looked at yet."""
+
+    topics: Set[str]
+    groups: Set[str]
+    rows: dict[str, dict[int, OrderInfo]]
+
+
 class OrderInfos(PersistedTable):
     """Batches by `topic@group` and queue id.
 
@@ -55,6 +65,7 @@ class OrderInfos(PersistedTable):
         self._read_queues = read_queues
         self._has_group = has_group
         self._rows: Rows[dict[int, OrderInfo]] = Rows(_plain, buckets=_BUCKETS)
+        self._going: list[_Going] = []
         self._queues = 0
         self.on_block: Callable[[str, str, int, int], None] = lambda topic, group, queue_id, free_ms: None
 
@@ -158,6 +169,23 @@ class OrderInfos(PersistedTable):
             self._queues -= len(row)
             self.changed(at_once=False)
 
+    def forgetting(self, topics: Set[str], groups: Set[str]) -> Iterator[None]:
+        """In slices: these were deleted.  From the first on nobody finds a batch of theirs; one that comes meanwhile stays."""
+        going = _Going(topics, groups, self._rows.rows.copy())
+        self._going.append(going)
+        count = 0
+        while going.rows:
+            self._drop_if_gone(going, going.rows.popitem()[0])
+            count += 1
+            if count % DROPS_PER_SLICE == 0:
+                yield
+        self._going.remove(going)
+
+    def _drop_if_gone(self, going: _Going, key: str) -> None:
+        topic, group = place_of(key)
+        if topic in going.topics or group in going.groups:
+            self.remove(topic, group)
+
     def blocks(self) -> Iterator[tuple[str, str, int, int]]:
         """(topic, group, queue id, when it will be free) of every queue that is blocked, for a start (`recover`)."""
         for key, row in list(self._rows.rows.items()):
@@ -182,11 +210,15 @@ class OrderInfos(PersistedTable):
         self.unknown = leftover(document, ("orderInfoCount", "orderedConsumptionLevel", "table"))
 
     def encode_slices(self) -> Iterator[bytes]:
-        yield from self._clean()
+        for _ in self.cleaning():
+            yield b""
         yield from super().encode_slices()
 
-    def _clean(self) -> Iterator[bytes]:
-        """Forget what nobody needs any more (`autoClean`): of topics, groups and queues that are gone, and what is old."""
+    def cleaning(self) -> Generator[None, None, None]:
+        """In slices: forget what nobody needs (`autoClean`): of topics, groups and queues that are gone, and what is old.
+
+        A write begins with it.  While nothing changes there is none, so somebody else has to see to it now and then.
+        """
         for count, key in enumerate(list(self._rows.rows)):
             row = self._rows.get(key)
             topic, group = place_of(key)
@@ -198,10 +230,14 @@ class OrderInfos(PersistedTable):
                 for queue_id in [one for one, info in row.items() if one >= queues or info.last_consumed < oldest]:
                     self.clear_block(topic, group, queue_id)
             if count % ROWS_PER_SLICE == ROWS_PER_SLICE - 1:
-                yield b""
+                yield
 
     def _get(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
-        row = self._rows.get(topic + SEPARATOR + group)
+        key = topic + SEPARATOR + group
+        for going in self._going:
+            if going.rows.pop(key, None) is not None:
+                self._drop_if_gone(going, key)
+        row = self._rows.get(key)
         return None if row is None else row.get(queue_id)
 
     def _touched(self, topic: str, group: str) -> None:

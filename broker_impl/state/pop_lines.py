@@ -34,14 +34,16 @@ class QueueOfGroup(NamedTuple):
 class Stretch:
     """What one pop handed out: up to `next_offset`.
 
-    `settled`: its check point is written, or nothing of it needs one.  `end_offset`: up to where in the log it rests on records.
+    `count`: its messages.  `settled`: its check point is written, or nothing of it needs one.  `end_offset`: up to where in the
+    log it rests on records.
     """
 
-    __slots__ = ("end_offset", "line", "next_offset", "place", "settled")
+    __slots__ = ("count", "end_offset", "line", "next_offset", "place", "settled")
 
-    def __init__(self, place: QueueOfGroup, next_offset: int, line: deque[Stretch]) -> None:
+    def __init__(self, place: QueueOfGroup, next_offset: int, line: deque[Stretch], count: int) -> None:
         self.place = place
         self.next_offset = next_offset
+        self.count = count
         self.line = line
         """It, and those before and behind it; empty when that was cleared."""
         self.end_offset = 0
@@ -54,10 +56,11 @@ class Stretch:
 
 
 class PopLines:
-    """The lines of all groups, and the queues that are being read."""
+    """The lines of all groups, and the queues that are being read.  `started_ms`: when this run of the broker began."""
 
-    def __init__(self, offsets: ConsumerOffsets) -> None:
+    def __init__(self, offsets: ConsumerOffsets, started_ms: int = 0) -> None:
         self._offsets = offsets
+        self._started_ms = started_ms
         self._lines: dict[tuple[str, str], dict[int, deque[Stretch]]] = {}
         """By topic and group; by queue."""
         self._in_flight: dict[QueueOfGroup, int] = {}
@@ -99,8 +102,8 @@ class PopLines:
         line = self._line(place)
         return len(line) if line else 0
 
-    def open(self, place: QueueOfGroup, next_offset: int) -> Stretch:
-        """A pop hands out up to here."""
+    def open(self, place: QueueOfGroup, next_offset: int, count: int = 0) -> Stretch:
+        """A pop hands out so many messages, up to here; without any it passes over what it does not want."""
         topic, group, queue_id = place
         lines = self._lines.get((topic, group))
         if lines is None:
@@ -108,8 +111,10 @@ class PopLines:
         line = lines.get(queue_id)
         if line is None:
             line = lines[queue_id] = deque()
-        stretch = Stretch(place, next_offset, line)
+        stretch = Stretch(place, next_offset, line, count)
         line.append(stretch)
+        if count:
+            self.took(place, count)
         return stretch
 
     def settle(self, stretch: Stretch) -> None:
@@ -137,6 +142,7 @@ class PopLines:
         line = stretch.line
         if stretch in line:
             line.remove(stretch)
+            self.returned(stretch.place, stretch.count)
             if not line:
                 self._drop(stretch.place)
 
@@ -155,12 +161,20 @@ class PopLines:
         self._in_flight[place] = self._in_flight.get(place, 0) + count
 
     def returned(self, place: QueueOfGroup, count: int) -> None:
-        """So many were acknowledged, or go back (`decrementInFlightMessageNum`)."""
+        """So many go back."""
         left = self._in_flight.get(place, 0) - count
         if left > 0:
             self._in_flight[place] = left
         else:
             self._in_flight.pop(place, None)
+
+    def freed(self, place: QueueOfGroup, count: int, pop_ms: int) -> None:
+        """So many that were popped then are acknowledged, or come again (`decrementInFlightMessageNum`).
+
+        What an earlier run of the broker handed out was not counted in this one.
+        """
+        if pop_ms >= self._started_ms:
+            self.returned(place, count)
 
     def forget_in_flight(self, place: QueueOfGroup) -> None:
         """An ordered pop begins, or the group starts anew: all of it is free (`clearInFlightMessageNum`)."""
@@ -171,5 +185,9 @@ class PopLines:
         for pair in [one for one in self._lines if one[0] in topics or one[1] in groups]:
             for line in self._lines.pop(pair).values():
                 line.clear()
+        self.forget_all_in_flight(topics, groups)
+
+    def forget_all_in_flight(self, topics: Set[str], groups: Set[str]) -> None:
+        """Of these: for who makes them again all is free."""
         for place in [one for one in self._in_flight if one.topic in topics or one.group in groups]:
             del self._in_flight[place]

@@ -1,9 +1,10 @@
 """One queue of the revive topic: the check points that were read, what of them is acknowledged, and which are due.
 
-The queue is in the order of due times, but for what came late, so a check point is due when records of two seconds behind it have
-been seen: then its acknowledgements have been.  One that came late (a timer brings after a crash what it has brought before) has
-them behind it all the same, and waits as if it were due when it is read.  While nothing comes, the clock takes the place of
-records.  What is acknowledged as a whole is forgotten at once.  Progress is the last record before which nothing is open.
+The queue is in the order of due times, but for what came late and within a slot of the timer, so a check point is due when
+records of two seconds behind it have been seen, or of a slot and one: then its acknowledgements have been.  One that came late (a
+timer brings after a crash what it has brought before) has them behind it all the same, and waits as if it were due when it is
+read.  While nothing comes, the clock takes the place of records.  What is acknowledged as a whole is forgotten at once.  Progress
+is the last record before which nothing is open.
 
 When as many are open as may be, their acknowledgements are still to be found: they lie behind check points that there is no room
 for.  So the queue is read ahead for them, and what else is read there is read again when half of the room is free.
@@ -28,7 +29,7 @@ from rmq_wire.bodies.pop import MESSAGES_MAX, AckMsg, PopCheckPoint
 from rmq_wire.implied.pop import ACK_INTERVAL_MS, Pop, acked_offsets, is_same_point, pop_of
 
 DUE_AFTER_MS: Final = 2 * ACK_INTERVAL_MS
-"""Records that are due so much later have to be seen before a check point is."""
+"""Records that are due so much later have to be seen before a check point is, where the timer's slots are not longer."""
 OPEN_MAX: Final = 20_000
 """Check points that are known at once, some 1 KiB each: more wait in the queue."""
 EARLY_MAX: Final = 1024
@@ -41,8 +42,10 @@ class ReviveQueue:
     has come.
     """
 
-    def __init__(self, queue_id: int, broker_name: str, next_offset: int) -> None:
+    def __init__(self, queue_id: int, broker_name: str, next_offset: int, slot_ms: int = ACK_INTERVAL_MS) -> None:
+        """slot_ms: `timerPrecisionMs`.  What is due in one slot comes in any order."""
         self.queue_id = queue_id
+        self._due_after_ms = max(DUE_AFTER_MS, slot_ms + ACK_INTERVAL_MS)
         self.next_offset = next_offset
         self.end_ms = 0
         self.log_end = 0
@@ -53,6 +56,9 @@ class ReviveQueue:
         self._taken_ms = 0
         """`end_ms` as it was when that began."""
         self._copied = -1
+        """The last place of which something was copied."""
+        self._begun: set[int] = set()
+        """Places of open ones of which something was copied."""
         self._broker_name = broker_name
         self._open: dict[int, PopCheckPoint] = {}
         """By their place in the queue."""
@@ -156,12 +162,22 @@ class ReviveQueue:
             if point is None:
                 heapq.heappop(self._due)
                 continue
-            return (pop, point) if self.end_ms - due_ms > DUE_AFTER_MS else None
+            return (pop, point) if self.end_ms - due_ms > self._due_after_ms else None
         return None
 
     def overtaken(self) -> list[PopCheckPoint]:
-        """Those that wait before others that are done with: a clock was set, or records came late."""
-        return [point for offset, point in self._open.items() if offset < self._copied]
+        """Those that are copied in part, and those that wait before others that are or are done with: a clock was set, or records
+        came late.
+        """
+        return [point for offset, point in self._open.items() if offset < self._copied or offset in self._begun]
+
+    def copied(self, point: PopCheckPoint, indexes: Iterable[int]) -> None:
+        """Copies of these messages are written."""
+        for index in indexes:
+            point.set_bit(index)
+        self._copied = max(self._copied, point.revive_offset)
+        if point.revive_offset in self._open:
+            self._begun.add(point.revive_offset)
 
     def finish(self, pop: Pop, point: PopCheckPoint) -> None:
         """All of its messages are taken care of."""
@@ -171,6 +187,7 @@ class ReviveQueue:
     def _drop(self, pop: Pop, offset: int) -> None:
         if self._open.pop(offset, None) is None:
             return
+        self._begun.discard(offset)
         places = self._named[pop]
         if places == (offset,):
             del self._named[pop]

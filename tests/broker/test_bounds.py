@@ -26,6 +26,7 @@ from rmq_wire.headers.offsets import UpdateConsumerOffset
 from rmq_wire.headers.topics import CreateTopicList, DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness
+from tests.support.popping import ack, pop, take
 from tests.support.requests import beat, create_topic, pull, send
 
 FAILED = ResponseCode.SYSTEM_ERROR
@@ -203,6 +204,34 @@ def test_progress_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refused(commit("G", 3), "no more is taken")
     finished(harness.node.offsets.dropping_group("G"))
     assert commit("G2", 3).code == 0
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_a_pop_gets_nothing_where_its_progress_would_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: bool
+) -> None:
+    """It would get the same again and again, also what is acknowledged."""
+    harness = Harness(tmp_path).begun()
+    client = harness.connect()
+    for queue_id in (0, 1):
+        assert client.ask(send(queue_id=queue_id), b"old").code == 0
+    ack(client, *take(client, order=order))
+    known = harness.node.offsets._queues
+    monkeypatch.setattr("broker_impl.state.consumer_offsets.PROGRESS_MAX", known)
+    refused(client.ask(pop(queue_id=1, order=order)), "no more is taken")
+    waiting = pop(queue_id=-1, order=order, poll_time=5_000, born_time=harness.env.wall_ms)
+    refused(client.ask(waiting), "no more is taken")
+    refused(client.ask(pop(order=order, consumer_group="other")), "no more is taken")
+    for number in range(8):
+        assert client.ask(send(), b"%d" % number).code == 0
+    for _ in range(8):  # the others go on, whichever is looked at first
+        [one] = take(client, queue_id=-1, count=1, order=order)
+        assert one.unit.queue_id == 0
+        ack(client, one)
+    assert harness.node.offsets._queues == known
+    monkeypatch.setattr("broker_impl.state.consumer_offsets.PROGRESS_MAX", known + 1)
+    assert len(take(client, queue_id=1, order=order)) == 1
+    assert take(client, queue_id=1, order=order) == []
 
 
 def test_counters_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,25 @@ from broker_impl.env import Env
 from broker_impl.state import order_info
 from broker_impl.state.order_info import ILLEGAL, KEPT_MS, NOTHING_TO_COMMIT, Handed, OrderInfos
 from rmq_wire.errors import BadBody
+from rmq_wire.headers.groups import DeleteSubscriptionGroup
+from rmq_wire.headers.pop import PopMessageResponse
+from rmq_wire.headers.topics import DeleteTopic
 from rmq_wire.java import long_order
 from tests.broker.admin_calls import GOLDEN
 from tests.support.engine import Harness
+from tests.support.popping import pop, popped, take
+from tests.support.requests import send
 
+HOUR_MS = 3_600_000
 FILE = GOLDEN / "consumerOrderInfo.json"
 NOW = 1_795_537_707_000
 QUEUES = {"Orders": 2, "Orders2": 1, "T": 64}
 GROUPS = ("G", "g1", "g2")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Harness:
+    return Harness(tmp_path).begun()
 
 
 class Table:
@@ -224,7 +235,7 @@ def test_the_file_is_cleared_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table({f"T{at}": 1 for at in range(40)})
     for at in range(40):
         table.infos.update(None, f"T{at}", "G", 0, NOW, 1, [0])
-    assert sum(1 for _ in table.infos._clean()) == 10
+    assert sum(1 for _ in table.infos.cleaning()) == 10
 
 
 def test_a_full_table_has_no_room_for_another_queue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +259,75 @@ def test_a_reset_ends_the_block_for_good(tmp_path: Path) -> None:
     harness.node.offsets.assign_reset("G", "T", 1, 0)
     harness.restart()
     assert not harness.node.orders.is_blocked(None, "T", "G", 1, 60_000)
+
+
+# --- topics and groups that go
+
+
+@pytest.mark.parametrize("gone", ["topic", "group"])
+def test_what_was_deleted_blocks_no_queue_of_what_has_its_name(broker: Harness, gone: str) -> None:
+    client = broker.connect()
+    assert client.ask(send(), b"old").code == 0
+    assert len(take(client, order=True, invisible_time=HOUR_MS)) == 1
+    broker.driver.advance(20_000)  # so that the file is written
+    if gone == "topic":
+        assert client.ask(DeleteTopic(topic="T")).code == 0
+        broker.topic("T")
+        assert client.ask(send(), b"new").code == 0
+    else:
+        assert client.ask(DeleteSubscriptionGroup(group_name="G", clean_offset=True)).code == 0
+    asked = pop(order=True)
+    answer = client.ask(asked)
+    assert [one.body for one in popped(answer, asked)] == [b"new" if gone == "topic" else b"old"]
+    assert answer.header(PopMessageResponse).order_count_info == "0 0 0", "nobody had it before"
+
+
+@pytest.mark.parametrize("gone", ["topic", "group"])
+def test_a_deletion_comes_in_slices_and_nobody_finds_any_of_it_meanwhile(gone: str) -> None:
+    """Who makes the topic again may get a batch before the last slice: it stays."""
+    topics = [f"T{at}" if gone == "group" else "T" for at in range(1_000)]
+    groups = [f"G{at}" if gone == "topic" else "G" for at in range(1_000)]
+    table = Table(dict.fromkeys((*topics, "U"), 1), (*groups, "H"))
+    infos = table.infos
+    for topic, group in ((topics[0], "H"), ("U", groups[0]), *zip(topics, groups, strict=True)):
+        infos.update(None, topic, group, 0, NOW, 1_000, [0])
+    work = infos.forgetting(*((frozenset("T"), frozenset()) if gone == "topic" else (frozenset(), frozenset("G"))))
+    next(work)
+    assert not any(infos.is_blocked(None, topic, group, 0, 0) for topic, group in zip(topics[:500], groups[:500], strict=True))
+    new = topics[-1], groups[-1], 0
+    assert infos.update(None, *new, NOW, 1_000, [0]) == Handed({}, 0)
+    other = ("U", groups[0], 0) if gone == "topic" else (topics[0], "H", 0)
+    assert 5 < sum(1 for _ in work) < 30
+    assert {said[:3] for said in infos.blocks()} == {new, other}
+    assert not infos._going
+
+
+def test_what_nobody_needs_makes_room_while_nothing_changes(broker: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_info, "QUEUES_MAX", 1)
+    client = broker.connect()
+    for queue_id in (0, 3):
+        assert client.ask(send(queue_id=queue_id), b"m").code == 0
+    assert len(take(client, queue_id=3, order=True)) == 1
+    broker.driver.advance(20_000)
+    broker.topic("T", queues=2)
+    assert take(client, queue_id=0, order=True) == []
+    broker.driver.advance(10_000)
+    assert len(take(client, queue_id=0, order=True)) == 1
+
+
+def test_a_group_whose_progress_stays_keeps_its_batches_until_it_is_gone_for_a_while(broker: Harness) -> None:
+    """Its members make it again at once, and have what they had."""
+    client = broker.connect()
+    assert client.ask(send(), b"m").code == 0
+    assert len(take(client, order=True, invisible_time=HOUR_MS)) == 1
+    broker.driver.advance(20_000)
+    gone = DeleteSubscriptionGroup(group_name="G", clean_offset=False)
+    assert client.ask(gone).code == 0
+    assert take(client, order=True) == []
+    assert client.ask(gone).code == 0
+    broker.driver.advance(10_000)
+    assert len(broker.node.orders) == 0
+    assert len(take(client, order=True)) == 1
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=32, unique=True))

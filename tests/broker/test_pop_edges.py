@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from broker_impl.state.pop_lines import QueueOfGroup
 from rmq_wire.bodies.pop import BatchAckMessageRequestBody
 from rmq_wire.command import Command
+from rmq_wire.headers.groups import QuerySubscriptionByConsumer
 from rmq_wire.headers.offsets import ResetOffset
 from rmq_wire.headers.pop import (
     BatchAckMessage,
@@ -168,6 +170,19 @@ def test_what_an_ordered_acknowledgement_frees(broker: Harness, client: Client, 
     assert broker.node.pops.lines.in_flight(place) == 1
 
 
+def test_what_an_earlier_run_handed_out_frees_nothing_of_this_one(broker: Harness) -> None:
+    """It was not counted in it."""
+    client = broker.connect()
+    fill(client, 4)
+    found = take(client, count=2)
+    broker.driver.advance(1)
+    broker.restart()
+    client = broker.connect()
+    assert len(take(client, count=2)) == 2
+    ack(client, *found)
+    assert broker.node.pops.lines.in_flight(QueueOfGroup("T", "G", 0)) == 2
+
+
 def test_what_a_reset_frees(broker: Harness, client: Client) -> None:
     """The group starts anew: what it had counts no more towards what may be in flight."""
     fill(client, 2)
@@ -194,3 +209,15 @@ def test_retries_of_a_topic_that_is_gone_do_not_come_again(tmp_path: Path) -> No
 
 def test_the_end_of_nothing(client: Client) -> None:
     assert client.ask(BatchAckMessage(), b'{"acks":[]}').code == 208
+
+
+def test_tools_are_shown_the_tags_that_a_pop_wants(tmp_path: Path) -> None:
+    harness = Harness(tmp_path).begun()
+    client = harness.connect()
+    assert client.ask(send("T"), b"m").code == 0
+    take(client, exp="TagB || TagA", exp_type="TAG")
+    shown = {}
+    for topic in ("T", "%RETRY%G_T"):
+        answer = client.ask(QuerySubscriptionByConsumer(group="G", topic=topic))
+        shown[topic] = json.loads(bytes(answer.body))["subscriptionData"]["tagsSet"]
+    assert shown == {"T": ["TagB", "TagA"], "%RETRY%G_T": []}

@@ -126,6 +126,27 @@ def test_a_pop_that_has_nothing_waits_for_what_is_cold(broker: Harness, client: 
     assert not broker.node.pops.lines.locked
 
 
+def test_a_queue_that_another_pop_has_is_left_out_and_counted(
+    broker: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """004-10: by the group that has it; another one has a lock of its own, and reads beside it."""
+    for queue_id in range(3):
+        fill(client, 2, queue_id=queue_id)
+    ack(client, *take(client, count=1))
+    ColdQueues(broker, monkeypatch, 0)
+    broker.driver.held = True
+    first, asked, others = pop(), pop(queue_id=-1), pop(consumer_group="other")
+    opaque, other = client.send(first), client.send(others)
+    answer = client.ask(asked)
+    assert bodies(popped(answer, asked)) == [b"q1m0", b"q1m1", b"q2m0", b"q2m1"]
+    assert answer.header(PopMessageResponse).rest_num == 1, "the end of the queue minus the group's offset"
+    assert not {opaque, other} & client.answers.keys()
+    broker.driver.held = False
+    broker.driver.run()
+    assert bodies(popped(client.answers[opaque], first)) == [b"q0m1"]
+    assert bodies(popped(client.answers[other], others)) == [b"q0m0", b"q0m1"]
+
+
 def test_who_leaves_while_his_pop_reads_locks_nobody_out(
     broker: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

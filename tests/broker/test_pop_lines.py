@@ -144,6 +144,28 @@ def test_a_clock_that_goes_back_while_the_queue_is_read_ahead(monkeypatch: pytes
     assert queue.next_due() is None
 
 
+def test_no_more_check_points_are_known_at_once_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand that nobody acknowledges, read ten at a time: what waits for room is read again when there is some."""
+    monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 30)
+    queue, known = ReviveQueue(0, "b", 0), []
+    while queue.next_offset < 1_000:
+        queue.look_ahead()
+        begin, end = queue.position, min(queue.position + 10, 1_000)
+        for place in range(begin, end):
+            queue.take(point(2 * place, 10_000), place)
+        queue.moved(end)
+        assert len(queue) < 30 + 10
+        if begin >= end:
+            queue.saw_nothing(100_000)
+            found = queue.next_due()
+            while found is not None:
+                known.append(found[1].start_offset)
+                queue.finish(*found)
+                found = queue.next_due()
+    known += [one.start_offset for one in queue._open.values()]
+    assert known == [2 * place for place in range(1_000)]
+
+
 def test_what_was_read_ahead_delays_no_check_point_that_is_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the records of an hour that was only read for its acknowledgements."""
     monkeypatch.setattr("broker_impl.state.revive_queue.OPEN_MAX", 2)

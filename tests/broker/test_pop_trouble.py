@@ -17,7 +17,7 @@ from rmq_wire.implied.pop import REVIVE_GROUP
 from rmq_wire.names import REVIVE_LOG_PREFIX
 from tests.support.driver import Client
 from tests.support.engine import Harness, failing_commits
-from tests.support.popping import ack, change_of, take
+from tests.support.popping import ack, ack_of, batch_of, change_of, take
 from tests.support.requests import pairs, send
 
 HOUR_MS = 3_600_000
@@ -107,6 +107,19 @@ def test_a_check_point_that_could_not_be_stored_and_then_was_acknowledged(buffer
         ack(client, one)
     buffering.restart()
     assert buffering.node.offsets.query("G", "T", 0) == 1
+
+
+def test_a_group_that_its_members_make_again_gets_nothing_twice(buffering: Harness) -> None:
+    """It was deleted, its progress was not: the check points in memory are stored in their time, with what is acknowledged."""
+    client = buffering.connect()
+    fill(client, 10)
+    take(client, count=1, invisible_time=LONG_MS)
+    ack(client, *take(client, count=9, invisible_time=LONG_MS))
+    assert client.ask(DeleteSubscriptionGroup(group_name="G", clean_offset=False)).code == 0
+    assert take(client) == []
+    buffering.driver.advance(2 * LONG_MS)
+    assert retries(buffering) == [b"m0"]
+    assert buffering.node.offsets.query("G", "T", 0) == 10
 
 
 # --- progress
@@ -224,6 +237,38 @@ def test_a_stop_brings_nothing_twice_that_came_out_of_turn(broker: Harness) -> N
     broker.env.wall_ms += HOUR_MS
     broker.driver.advance(LONG_MS)
     assert retries(broker) == [b"m1", b"m0"]
+
+
+def test_receipts_of_more_revive_queues_than_there_are_now(tmp_path: Path) -> None:
+    """`reviveQueueNum` was lowered: what the other queues have comes again all the same, unless it is acknowledged."""
+    broker = Harness(tmp_path, reviveQueueNum=8).begun()
+    client = broker.connect()
+    fill(client, 8)
+    found = sorted((take(client, count=1, invisible_time=20_000)[0] for _ in range(8)), key=lambda one: one.receipt.revive_queue)
+    broker.settings["reviveQueueNum"] = 2
+    broker.restart()
+    client = broker.connect()
+    ack(client, *found[:5])
+    assert client.ask(*batch_of([found[5]])).code == 0
+    assert client.ask(change_of(found[6], 1_000)).code == 0
+    beyond = found[7]._replace(receipt=found[7].receipt._replace(revive_queue=8))
+    assert client.ask(ack_of(beyond)).code == 13
+    broker.driver.advance(LONG_MS)
+    assert retries(broker) == [found[6].body, found[7].body]
+
+
+# --- how many are out
+
+
+def test_what_could_not_be_handed_out_is_not_in_flight(tmp_path: Path) -> None:
+    broker = Harness(tmp_path, enablePopMessageThreshold=True, popInflightMessageThreshold=10).begun()
+    client = broker.connect()
+    fill(client, 16)
+    with pytest.MonkeyPatch.context() as patch:
+        failing_commits(broker, patch)
+        for _ in range(4):
+            assert take(client, count=8) == []
+    assert [len(take(client, count=8)) for _ in range(3)] == [8, 8, 0]
 
 
 # --- more check points than are read ahead

@@ -40,6 +40,9 @@ def popping(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     running.end()
 
 
+AGREED = ["Same subscription in the same group of consumer", "Rebalance OK"]
+
+
 def made(clients: JavaDriver, subject: Subject, topic: str, queues: int) -> None:
     at = ("-n", subject.namesrv, "-b", subject.address)
     assert clients.mqadmin("updateTopic", *at, "-t", topic, "-r", str(queues), "-w", str(queues)).out.startswith("create topic")
@@ -83,6 +86,8 @@ def test_mqadmin_says_that_a_group_pops(subject: Subject, clients: JavaDriver, f
         assert {message["reconsume_times"] for message in heard} == {0}
         assert all("POP_CK" in message["properties"] for message in heard)
         until(lambda: without_backlog(clients, subject, group), "the group's progress")
+        shown = clients.mqadmin("consumerStatus", "-n", subject.namesrv, "-g", group).out.split("\n")
+        assert [line.strip() for line in shown if line.strip()][-2:] == AGREED
         pops(clients, subject, topic, group, "PULL")
         until(lambda: len(queues_of(clients, c, topic)) == 4, "pulling again")
         sent(clients, subject, fresh, topic, 8, "n")

@@ -312,7 +312,10 @@ class InOrder:
     def acknowledged(self, queue: int, one: Got) -> None:
         line = self.lines[queue]
         del line.open[one.offset]
-        line.position = min(line.open, default=line.offsets[-1] + 1)
+        if line.offsets:
+            line.position = min(line.open, default=line.offsets[-1] + 1)
+        elif one.offset == line.position:
+            line.position += 1
 
     def changed(self, queue: int, one: Got, until_ms: int) -> None:
         self.lines[queue].open[one.offset] = until_ms
@@ -328,6 +331,11 @@ class InOrder:
             self._forget(line)
             line.position, line.furthest = max(line.position, line.furthest), 0
             line.exact = False
+
+    def days_passed(self) -> None:
+        """The broker knows no batch any more.  Whoever has one still may acknowledge it."""
+        for line in self.lines:
+            line.offsets, line.counts, line.attempt = [], {}, None
 
     def power_is_cut(self, ends: Sequence[int]) -> None:
         """`ends`: of the queues, as the disk has them; `Loose` looks whether that is lawful."""

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from broker_impl.state.order_info import KEPT_MS
 from broker_impl.store_settings import timer_settings
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.offsets import ResetOffset
@@ -346,6 +347,8 @@ class PopDay:
             self.loose.clock_is_set()
             self.gone.clock_is_set()
             self.harness.env.wall_ms += self.steps * HOUR_MS
+            if self.steps * HOUR_MS > KEPT_MS:
+                self.ordered.days_passed()
         quiet = 0
         for _ in range(ROUNDS_MAX):
             self.harness.driver.advance(ROUND_MS)
