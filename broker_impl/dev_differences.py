@@ -23,6 +23,9 @@ DEV_DIFFERENCES: dict[str, Difference] = {
 }
 """What `rmq dev` sets unless it is given `--like-java`."""
 
+DEV_DEFAULTS: dict[str, str] = {key: differs.value for key, differs in DEV_DIFFERENCES.items() if differs.value is not None}
+"""Those that are the same on every machine."""
+
 DEV_FREE_BYTES_MIN = 512 << 20
 """`rmq dev` takes messages until the disk has less room than this (room for half a commit log file)."""
 PERCENT_MAX = 99

@@ -195,11 +195,13 @@ def _limits(steps: int, names_count: int) -> tuple[int, int]:
     return rows_max, max(min(asked.UNITS_MAX, SEARCHES_MAX // max(names_count, 1)), 1)
 
 
+def tags(expression: str) -> list[str]:
+    """The tags that an expression over tags names, each once, in its order."""
+    return list(dict.fromkeys(tag for piece in expression.split(OR) if (tag := piece.strip(_TRIMMED))))
+
+
 @lru_cache(maxsize=1024)
 def _tags(expression: str) -> Wanted:
-    pieces = expression.split(OR)
-    while pieces and not pieces[-1]:
-        pieces.pop()
-    if not pieces:
+    if not any(expression.split(OR)):
         raise Unreadable("no tag between the bars")
-    return Wanted(frozenset(string_hash(tag) for piece in pieces if (tag := piece.strip(_TRIMMED))))
+    return Wanted(frozenset(map(string_hash, tags(expression))))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from broker_impl.engine.answers import Refusal
+from broker_impl.state.attributes import CLEANUP_POLICY, COMPACTION
 from rmq_net.service import Buffer
 from rmq_store.errors import CreateFailed, Illegal, IllegalKind, StoreError, Unwritable
 from rmq_store.log.batch import Batch
@@ -54,6 +55,7 @@ class NotTaken(Exception):
     def __init__(self, status: PutStatus, why: object = "") -> None:
         super().__init__(status.name, str(why))
         self.status = status
+        self.why = str(why)
 
 
 def not_taken(error: StoreError) -> NotTaken:
@@ -273,6 +275,12 @@ def check_inner_batch(values: dict[str, str], flags: int, has_batch_queues: bool
     is_inner = bool(flags & sys_flag.INNER_BATCH)
     if (is_inner and not has_batch_queues) or (prop.INNER_NUM in values and not is_inner):
         raise NotTaken(PutStatus.MESSAGE_ILLEGAL, "an inner batch where there are no batch queues, or the half of one")
+
+
+def check_key(attributes: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """A topic that is to be compacted, by its attributes, has messages with keys.  Raises `Refusal`."""
+    if attributes.get(CLEANUP_POLICY) == COMPACTION and not values.get(prop.KEYS, "").strip():
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
 
 
 def has_other_type(values: dict[str, str]) -> bool:

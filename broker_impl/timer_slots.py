@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.intake import NotTaken, PutStatus
-from rmq_store.timer.machine import Timer
+from rmq_store.timer.settings import TimerSettings
 from rmq_wire.implied import timers
 
 _CHANCES: Final = 1_000
@@ -16,10 +16,19 @@ UNLIMITED: Final = (1 << 31) - 1
 """As a limit: a slot's count is a Java int."""
 
 
+class Slotted(Protocol):
+    """What is asked of the timer here."""
+
+    settings: TimerSettings
+
+    def count(self, slot_ms: int) -> int:
+        """Messages in one slot."""
+
+
 class SlotRule:
     """Of one broker; its timer's slots have so many messages at the most (`timerCongestNumEachSlot`)."""
 
-    def __init__(self, env: Env, config: BrokerConfig, timer: Timer) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, timer: Slotted) -> None:
         self._env = env
         self._config = config
         self._timer = timer

@@ -17,6 +17,7 @@ from rmq_cli.stopping import stoppable
 
 if TYPE_CHECKING:
     from rmq_cli.init_file import InitFile
+    from rmq_cli.servers import DevPlan
 
 BROKERS_MAX = 16
 PORT = click.IntRange(0, 65_535)
@@ -103,7 +104,18 @@ def command(
         "storePathRootDir": ("--ephemeral" if ephemeral else "--store", ephemeral or store is not None),
     }
     chosen = dev_settings(settings, said)
-    wanted_first = None if init is None else _read_init(init, chosen)
+    plan = DevPlan(
+        root=Path(),
+        namesrv_port=namesrv_port,
+        broker_port=BROKER_PORT if broker_port is None else broker_port,
+        brokers=brokers,
+        settings=chosen,
+        bind=bind,
+        like_java=like_java,
+        fast_delays=fast_delays,
+        plain_streams=plain_streams,
+    )
+    wanted_first = None if init is None else _read_init(init, plan)
     log_to_stderr(log_level)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stoppable())
@@ -118,18 +130,7 @@ def command(
             except FileNotFoundError:
                 raise Complaint("the current directory is gone; change to another, or give --store an absolute path") from None
             make_store_directory(root, "--store")
-        plan = DevPlan(
-            root=Path(root),
-            namesrv_port=namesrv_port,
-            broker_port=BROKER_PORT if broker_port is None else broker_port,
-            brokers=brokers,
-            settings=chosen,
-            bind=bind,
-            like_java=like_java,
-            fast_delays=fast_delays,
-            plain_streams=plain_streams,
-        )
-        servers, summary = open_dev(plan)
+        servers, summary = open_dev(plan._replace(root=Path(root)))
         if wanted_first is None:
             serve(servers, summary, as_json=as_json)
             return
@@ -146,14 +147,13 @@ def command(
         serve(servers, summary, as_json=as_json, prepare=prepare)
 
 
-def _read_init(path: str, chosen: dict[str, str]) -> InitFile:
+def _read_init(path: str, plan: DevPlan) -> InitFile:
     """What the file of `--init` says.  Raises `Complaint`."""
     from rmq_cli.init_file import read_init
-    from rmq_wire.implied.timers import MAX_DELAY_S
+    from rmq_cli.servers import dev_configs
 
-    delay_s_max = chosen.get("timerMaxDelaySec", "").strip()  # what is no number is named with the other settings
-    found = read_init(Path(path), int(delay_s_max) if delay_s_max.isdecimal() else MAX_DELAY_S)
+    found = read_init(Path(path), dev_configs(plan))
     for key in INDEX_KEYS if found.messages else ():
-        if chosen.get(key, "true").strip().lower() != "true":
+        if plan.settings.get(key, "true").strip().lower() != "true":
             raise Complaint(f"--init knows its messages again by the index: leave out --set {key}=, or the messages")
     return found

@@ -17,7 +17,6 @@ from rmq_cli.init_file import PERMS, InitFile, InitGroup, InitMessage, InitTopic
 from rmq_net.connection import Connection, ConnectionLost
 from rmq_net.reason import reason
 from rmq_wire import names, properties
-from rmq_wire import property_names as prop
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
@@ -198,17 +197,6 @@ async def _has(link: Connection, topic: str, unique_key: str, where: str) -> boo
 
 
 def _header(item: InitMessage, queue: int, unique_key: str, wall_ms: int) -> SendMessageV2:
-    pairs = {prop.UNIQ_KEY: unique_key, prop.WAIT: "true", **item.properties}
-    if item.keys:
-        pairs[prop.KEYS] = item.keys if isinstance(item.keys, str) else prop.KEY_SEPARATOR.join(item.keys)
-    if item.tags:
-        pairs[prop.TAGS] = item.tags
-    if item.hash_key is not None:
-        pairs[prop.SHARDING_KEY] = item.hash_key
-    if isinstance(item.delay, int):
-        pairs[prop.DELAY] = str(item.delay)
-    elif item.delay_ms is not None:
-        pairs[prop.TIMER_DELAY_MS] = str(item.delay_ms)
     return SendMessageV2(
         producer_group=GROUP,
         topic=item.topic,
@@ -218,7 +206,7 @@ def _header(item: InitMessage, queue: int, unique_key: str, wall_ms: int) -> Sen
         sys_flag=0,
         born_timestamp=wall_ms,
         flag=0,
-        properties=properties.encode(pairs),
+        properties=properties.encode(item.pairs(unique_key)),
         reconsume_times=0,
         unit_mode=False,
         batch=False,

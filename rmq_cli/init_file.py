@@ -19,13 +19,18 @@ import msgspec
 
 from broker_impl.capabilities.groups import RETRY_QUEUES_MAX
 from broker_impl.capabilities.topics import QUEUES_MAX
+from broker_impl.config import BrokerConfig
+from broker_impl.dev_differences import DEV_DEFAULTS
+from broker_impl.engine.answers import Refusal
+from broker_impl.foreseen import Foreseen
+from broker_impl.intake import NotTaken, PutStatus
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, Attribute, BadAttribute
 from rmq_cli.complaint import Complaint, Denied
 from rmq_wire import names
 from rmq_wire import properties as wire
 from rmq_wire import property_names as prop
+from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.implied.delay_levels import parse_delay_levels
-from rmq_wire.implied.timers import MAX_DELAY_S
 
 FILE_BYTES_MAX: Final = 16 << 20
 """It is read at once: some 100,000 small messages."""
@@ -35,6 +40,8 @@ _TEXT: Final = re.compile(
     r'''#[^\n]*+|"""(?:[^"\\]++|\\[\s\S]|"(?!""))*+"{3,5}|"(?:[^"\\\n]++|\\.)*+"''' r"|'''(?:[^']++|'(?!''))*+'{3,5}|'[^'\n]*+'"
 )
 """A comment, or a text in any of TOML's four kinds of quotes, one that ends with up to two quotes of its own included."""
+_PROPERTIES: Final = {"tags": prop.TAGS, "keys": prop.KEYS, "hashKey": prop.SHARDING_KEY}
+"""Keys of a message that become properties."""
 UNIQUE_KEY_BYTES: Final = 16
 """As a Java client's unique key has, in hexadecimal digits."""
 
@@ -97,6 +104,21 @@ class InitMessage(_Item):
         """Of a delay that is a time."""
         return parse_delay_levels(self.delay)[0] if isinstance(self.delay, str) else None
 
+    def pairs(self, unique_key: str) -> dict[str, str]:
+        """The properties with which it is sent."""
+        pairs = {prop.UNIQ_KEY: unique_key, prop.WAIT: "true", **self.properties}
+        if self.keys:
+            pairs[prop.KEYS] = self.keys if isinstance(self.keys, str) else prop.KEY_SEPARATOR.join(self.keys)
+        if self.tags:
+            pairs[prop.TAGS] = self.tags
+        if self.hash_key is not None:
+            pairs[prop.SHARDING_KEY] = self.hash_key
+        if isinstance(self.delay, int):
+            pairs[prop.DELAY] = str(self.delay)
+        elif self.delay_ms is not None:
+            pairs[prop.TIMER_DELAY_MS] = str(self.delay_ms)
+        return pairs
+
 
 KINDS: Final[Mapping[str, type[_Item]]] = {"topic": InitTopic, "group": InitGroup, "message": InitMessage}
 
@@ -116,8 +138,8 @@ class InitFile(NamedTuple):
     messages: Sequence[tuple[str, Placed]]
 
 
-def read_init(path: Path, delay_s_max: int = MAX_DELAY_S) -> InitFile:
-    """delay_s_max: the brokers' `timerMaxDelaySec`.  Raises `BadInit`, `Denied`."""
+def read_init(path: Path, brokers: Sequence[BrokerConfig] = ()) -> InitFile:
+    """brokers: those that are to take it; one of `rmq dev` without options when none is named.  Raises `BadInit`, `Denied`."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -136,17 +158,19 @@ def read_init(path: Path, delay_s_max: int = MAX_DELAY_S) -> InitFile:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInit(f"{path}: not TOML: {error}") from None
-    return _Reading(path, text, document, delay_s_max).read()
+    return _Reading(path, text, document, [Foreseen(one) for one in brokers or (BrokerConfig(DEV_DEFAULTS),)]).read()
 
 
 class _Reading:
     """Gathers everything that is wrong, so that one look at the file mends it."""
 
-    def __init__(self, path: Path, text: str, document: Mapping[str, Any], delay_s_max: int) -> None:
+    def __init__(self, path: Path, text: str, document: Mapping[str, Any], brokers: Sequence[Foreseen]) -> None:
         self._path = path
         self._lines = Lines(text)
         self._document = document
-        self._delay_s_max = delay_s_max
+        self._brokers = brokers
+        self._attributes: dict[str, dict[str, str]] = {}
+        """Of the file's topics, by name."""
         self._faults: list[str] = []
 
     def read(self) -> InitFile:
@@ -175,9 +199,18 @@ class _Reading:
                 key, what = _worded(str(wrong), KINDS[kind])
                 self._fault(self._lines.of_key(kind, number, key), what)
                 continue
-            for key, what in _problems(item, self._delay_s_max):
+            if isinstance(item, InitTopic):
+                self._attributes[item.name] = item.attributes
+            for key, what in self._problems(item):
                 self._fault(self._lines.of_key(kind, number, key), f"{key}: {what}")
             yield Placed(item, f"{self._path}, line {self._lines.of_key(kind, number, None) or '?'}")
+
+    def _problems(self, item: Any) -> Iterator[tuple[str, str]]:
+        """What types do not say: (key, what is expected)."""
+        if isinstance(item, InitMessage):
+            problems = list(_of_message(item))
+            return iter(problems or _of_whole_message(item, self._attributes.get(item.topic, {}), self._brokers[0]))
+        return _of_topic(item, self._brokers) if isinstance(item, InitTopic) else _of_group(item)
 
     def _once(self, kind: str, rows: Sequence[Placed]) -> None:
         seen: dict[str, str] = {}
@@ -212,25 +245,30 @@ def _required(kind: type[_Item]) -> list[str]:
     return [field.encode_name for field in msgspec.structs.fields(kind) if field.required]
 
 
-def _problems(item: Any, delay_s_max: int) -> Iterator[tuple[str, str]]:
-    """What types do not say: (key, what is expected)."""
-    if isinstance(item, InitMessage):
-        yield from _of_message(item, delay_s_max)
-        return
-    if isinstance(item, InitTopic):
-        problem = names.topic_problem(item.name)
-        if problem is None and names.is_system_topic(item.name):
-            problem = "it is a system topic, which the broker makes itself"
-        known: Mapping[str, Attribute] = TOPIC_ATTRIBUTES
-        if isinstance(item.perm, str) and item.perm not in PERMS:
-            yield "perm", f'expected "R", "W", "RW", or a number; seen "{item.perm}"'
-        if item.queues is not None and (item.read_queue_nums is not None or item.write_queue_nums is not None):
-            yield "queues", "says readQueueNums and writeQueueNums at once: leave it or them out"
-    else:
-        problem, known = names.group_problem(item.name), GROUP_ATTRIBUTES
+def _of_topic(item: InitTopic, brokers: Sequence[Foreseen]) -> Iterator[tuple[str, str]]:
+    problem = next(filter(None, (broker.topic_name_problem(item.name) for broker in brokers)), None)
     if problem is not None:
         yield "name", problem
-    for name, value in item.attributes.items():
+    if isinstance(item.perm, str) and item.perm not in PERMS:
+        yield "perm", f'expected "R", "W", "RW", or a number; seen "{item.perm}"'
+    if item.queues is not None and (item.read_queue_nums is not None or item.write_queue_nums is not None):
+        yield "queues", "says readQueueNums and writeQueueNums at once: leave it or them out"
+    change = {f"+{name}": value for name, value in item.attributes.items()}
+    problem = brokers[0].topic_problem(TopicConfig(topic_name=item.name, attributes=change))
+    if problem is not None:
+        yield "attributes", problem
+    yield from _of_attributes(item.attributes, TOPIC_ATTRIBUTES)
+
+
+def _of_group(item: InitGroup) -> Iterator[tuple[str, str]]:
+    problem = names.group_problem(item.name)
+    if problem is not None:
+        yield "name", problem
+    yield from _of_attributes(item.attributes, GROUP_ATTRIBUTES)
+
+
+def _of_attributes(said: Mapping[str, str], known: Mapping[str, Attribute]) -> Iterator[tuple[str, str]]:
+    for name, value in said.items():
         if name not in known:
             yield "attributes", f"{name} is no attribute; expected one of {', '.join(known)}"
             continue
@@ -240,7 +278,7 @@ def _problems(item: Any, delay_s_max: int) -> Iterator[tuple[str, str]]:
             yield "attributes", f"{name}: {wrong}"
 
 
-def _of_message(item: InitMessage, delay_s_max: int) -> Iterator[tuple[str, str]]:
+def _of_message(item: InitMessage) -> Iterator[tuple[str, str]]:
     problem = names.topic_problem(item.topic)
     if problem is None and names.takes_no_sends(item.topic):
         problem = names.not_sendable_remark(item.topic)
@@ -261,12 +299,30 @@ def _of_message(item: InitMessage, delay_s_max: int) -> Iterator[tuple[str, str]
             yield "properties", f"{name!r}: expected a name and a value, without the characters 1 and 2"
     if isinstance(item.delay, str):
         try:
-            [delay_ms] = parse_delay_levels(item.delay)
+            [_] = parse_delay_levels(item.delay)
         except ValueError:
             yield "delay", f'expected a level (1 to 18) or a time as "10s" (ms, s, m, h, d); seen "{item.delay}"'
-            return
-        if delay_ms > delay_s_max * 1_000:
-            yield "delay", f"expected {delay_s_max} s at most, the broker's timerMaxDelaySec; seen {item.delay}"
+
+
+def _of_whole_message(item: InitMessage, attributes: Mapping[str, str], broker: Foreseen) -> Iterator[tuple[str, str]]:
+    """attributes: those that the file gives its topic."""
+    pairs = item.pairs("0" * 2 * UNIQUE_KEY_BYTES)
+    try:
+        broker.check_message(item.topic, attributes, item.body.encode(), wire.encode(pairs))
+    except Refusal as no:
+        yield "keys", str(no.remark)
+    except NotTaken as no:
+        if no.status is PutStatus.WHEEL_TIMER_NOT_ENABLE:
+            yield "delay", "expected a level, for timerWheelEnable is false"
+        elif no.status is PutStatus.WHEEL_TIMER_MSG_ILLEGAL:
+            most = broker.config.timer_max_delay_sec
+            yield "delay", f"expected {most} s at most, the broker's timerMaxDelaySec; seen {item.delay}"
+        elif no.status is PutStatus.PROPERTIES_SIZE_EXCEEDED:
+            sizes = {name: len(pairs.get(known, "")) for name, known in _PROPERTIES.items()}
+            sizes["properties"] = len(wire.encode(item.properties))
+            yield max(sizes, key=sizes.__getitem__), f"too long: {no.why}"
+        else:
+            yield "properties" if prop.INNER_NUM in pairs else "body", no.why
 
 
 def _has_mark(text: str) -> bool:

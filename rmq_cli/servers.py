@@ -17,7 +17,7 @@ from typing import NamedTuple
 from broker_impl.broker import BrokerPlace, RunningServers
 from broker_impl.config import BrokerConfig, Machine
 from broker_impl.config_keys import keys
-from broker_impl.dev_differences import DEV_DIFFERENCES, measured_disk_ratios
+from broker_impl.dev_differences import DEV_DEFAULTS, measured_disk_ratios
 from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
 from broker_impl.namesrv.config import NamesrvConfig
@@ -115,8 +115,7 @@ def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
     """The name server and the brokers of `rmq dev`.  Raises `Complaint`."""
     with _complaining():
         limits = limits_for(1 + plan.brokers, plan.brokers)
-        settings = plan.settings
-        bind = settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
+        bind = _bind_of(plan)
         names_socket = listen(bind, plan.namesrv_port, "name server", "--namesrv-port")
         bind = bound_to(names_socket)[0]
         own = own_address() if bind in (EVERYWHERE, "::") else bind
@@ -128,16 +127,33 @@ def open_dev(plan: DevPlan) -> tuple[RunningServers, Summary]:
         notices: list[str] = []
         with _all_or_none() as places:
             for number in range(plan.brokers):
-                config = BrokerConfig(_dev_entries(plan, bind, number, settings), machine(own)._replace(namesrv_addr=None))
+                entries = {**_measured(plan), **_dev_entries(plan, bind, number)}
+                config = BrokerConfig(entries, _dev_machine(own))
                 port = config.listen_port + number * PORT_STEP if config.listen_port else 0
                 place = _broker_place(config, bind, port, limits, fast_required=False, option="--broker-port")
-                places.append(place._replace(keeps_address="brokerIP1" in settings))
+                places.append(place._replace(keeps_address="brokerIP1" in plan.settings))
                 notices += config.notices if number == 0 else []
     address = reachable(names_socket)
     listening_on = [reachable(place.sockets[0][0]) for place in places]
     delays = FAST_DELAY_LEVELS if plan.fast_delays else None
     summary = Summary(address, listening_on, str(plan.root), [address], notices, fast_delays=delays)
     return RunningServers(names, [(names_socket, MAIN_LISTENER)], places, plan.plain_streams), summary
+
+
+def dev_configs(plan: DevPlan) -> list[BrokerConfig]:
+    """Those of the brokers of `rmq dev`, but for ports, addresses and what the disk decides.  Raises `Complaint`."""
+    with _complaining():
+        bind = _bind_of(plan)
+        return [BrokerConfig(_dev_entries(plan, bind, number), _dev_machine(LOOPBACK)) for number in range(plan.brokers)]
+
+
+def _dev_machine(own: str) -> Machine:
+    """Its name server is the one in the process."""
+    return machine(own)._replace(namesrv_addr=None)
+
+
+def _bind_of(plan: DevPlan) -> str:
+    return plan.settings.get("bindAddress") or plan.bind or (EVERYWHERE if plan.like_java else LOOPBACK)
 
 
 def _distinguish_brokers(plan: DevPlan) -> None:
@@ -168,14 +184,20 @@ def _all_or_none() -> Iterator[list[BrokerPlace]]:
         raise
 
 
-def _dev_entries(plan: DevPlan, bind: str, number: int, settings: Mapping[str, str]) -> dict[str, str]:
+def _measured(plan: DevPlan) -> dict[str, str]:
+    """Properties that depend on the disk of the store."""
+    if plan.like_java:
+        return {}
+    usage = shutil.disk_usage(plan.root)
+    return measured_disk_ratios(usage.total, usage.used)
+
+
+def _dev_entries(plan: DevPlan, bind: str, number: int) -> dict[str, str]:
     """Properties of the n-th broker: the declared differences, what the arguments say, what `--set` says."""
-    name = f"broker-{BROKER_LETTERS[number]}"
+    name, settings = f"broker-{BROKER_LETTERS[number]}", plan.settings
     entries: dict[str, str] = {}
     if not plan.like_java:
-        entries.update({key: difference.value for key, difference in DEV_DIFFERENCES.items() if difference.value is not None})
-        usage = shutil.disk_usage(plan.root)
-        entries.update(measured_disk_ratios(usage.total, usage.used))
+        entries.update(DEV_DEFAULTS)
         if bind != LOOPBACK:
             del entries["brokerIP1"], entries["brokerIP2"]
     if plan.fast_delays:

@@ -188,4 +188,7 @@ class CallConsumer(Capability):
                     Reply(code=response.code, remark=response.remark, ext=response.ext_map() or None, body=bytes(response.body))
                 )
 
-        self._engine.ask(client.peer, question, body, timeout_ms=ASK_MS, then=then)
+        try:
+            self._engine.ask(client.peer, question, body, timeout_ms=ASK_MS, then=then)
+        except ValueError as too_large:  # for one frame
+            pending.answer(Refusal(ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: {too_large}"))

@@ -1,7 +1,8 @@
 """Moving a group's progress in its place: set back or forward (222), copied to another group (314), compared (308).
 
 A reset is done here, and the group's next pull is told of it; or, with useServerSideResetOffset=false, by the group's members,
-who are notified (220) and commit where they then stand.  Topics may have thousands of queues: they are gone through in slices.
+who are notified (220) and commit where they then stand.  When it cannot be written it is taken back and the answer is 1, but
+in queues of which a member was told before that.  Topics may have thousands of queues: they are gone through in slices.
 
 Java: `AdminBrokerProcessor` (resetOffset, resetOffsetInner, cloneGroupOffset, queryCorrectionOffset), `ConsumerOffsetManager`
 (assignResetOffset, cloneOffset, queryMinOffsetInAllGroup), `Broker2Client.resetOffset`.  *Differs*: 308 forgets no progress, 314
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker_impl.config import BrokerConfig
-from broker_impl.engine.answers import Answer, Refusal, Reply
+from broker_impl.engine.answers import Answer, Pause, Refusal, Reply
 from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
@@ -48,6 +49,13 @@ class QueueStore(Protocol):
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int: ...
 
 
+class _Before(NamedTuple):
+    """Of a queue, before a reset: the progress (-1: none), and whether it is an earlier reset that waits to be found."""
+
+    offset: int
+    is_reset: bool
+
+
 class OffsetChanges(Capability):
     """Codes 222, 308 and 314; asks members with 220."""
 
@@ -70,6 +78,8 @@ class OffsetChanges(Capability):
         self._clients = clients
         self._offsets = offsets
         self._store = store
+        self._resetting: dict[tuple[str, str], list[Pause]] = {}
+        """(group, topic) whose reset is on its way to the disk, and the resets that wait for its end."""
 
     # -- 222
 
@@ -100,14 +110,52 @@ class OffsetChanges(Capability):
             targets = yield from self._by_time(asked.topic, range(topic.read_queue_nums), asked.timestamp)
         if not targets:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        before: dict[int, _Before] = {}
+        key = asked.group, asked.topic
+        while key in self._resetting:  # what is taken back gives way to what was before it, and never to what came behind
+            self._resetting[key].append(pause := Pause())
+            yield pause
+        self._resetting[key] = []
+        try:
+            yield from self._assign(asked, targets, before)
+            yield from saving(self._offsets)  # *differs*: Java forgets it in a crash within five seconds
+        except Refusal as no:
+            told = yield from self._take_back(asked, targets, before)
+            self._engine.env.log.warning("the reset of group %s on %s is taken back, but in %d queues", *key, told)
+            but = f"; but members were told of it in {told} queues and go on there" if told else ""
+            raise Refusal(no.code, f"{no.remark}{but}") from None
+        finally:
+            for pause in self._resetting.pop(key):
+                pause.end()
+        return (yield from spelled(ResetOffsetBody(offset_table=self._named(asked.topic, targets)), FASTJSON))
+
+    def _assign(self, asked: ResetOffset, targets: dict[int, int], before: dict[int, _Before]) -> Slices[None]:
+        group, topic, offsets = asked.group, asked.topic, self._offsets
         for count, (queue_id, offset) in enumerate(targets.items(), 1):
-            if self._offsets.is_full(asked.group) and not self._offsets.knows(asked.group, asked.topic, queue_id):
+            if offsets.is_full(group) and not offsets.knows(group, topic, queue_id):
                 raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
-            self._offsets.assign_reset(asked.group, asked.topic, queue_id, offset)
+            before[queue_id] = _Before(offsets.query(group, topic, queue_id), offsets.has_reset(group, topic, queue_id))
+            offsets.assign_reset(group, topic, queue_id, offset)
             if count % ROWS_PER_SLICE == 0:
                 yield None
-        yield from saving(self._offsets)  # *differs*: Java forgets it in a crash within five seconds
-        return (yield from spelled(ResetOffsetBody(offset_table=self._named(asked.topic, targets)), FASTJSON))
+
+    def _take_back(self, asked: ResetOffset, targets: dict[int, int], before: dict[int, _Before]) -> Slices[int]:
+        """Put progress back where it was; the number of queues in which that is too late, since a member was told."""
+        group, topic, offsets = asked.group, asked.topic, self._offsets
+        told = 0
+        for count, (queue_id, was) in enumerate(before.items(), 1):
+            row = offsets.queues(group, topic)
+            if row is None:
+                break  # group or topic was deleted meanwhile
+            if offsets.take_reset(group, topic, queue_id) is None:
+                told += 1
+            elif row.get(queue_id) == targets[queue_id]:  # else it was copied from another group meanwhile (314)
+                offsets.commit(group, topic, queue_id, was.offset, "a reset that is taken back")
+                if was.is_reset:
+                    offsets.assign_reset(group, topic, queue_id, was.offset)
+            if count % ROWS_PER_SLICE == 0:
+                yield None
+        return told
 
     def _target(self, asked: ResetOffset, topic: TopicConfig) -> Slices[int]:
         """Where one queue is set to.  One beyond its end is lawful, as in Java: the next pull is told the end."""

@@ -1,7 +1,7 @@
 """How far a group has read: queried (14) and updated (15).
 
-Java takes any queue id and any offset; here a commit must name a queue that the topic has, and an offset that can have been
-read, so that the table cannot be made to grow from outside (*differs*, code 29).  A question never makes a queue.
+Java takes any queue id and any offset; here a commit must name a queue that the topic or the store has, and an offset that can
+have been read, so that the table cannot be made to grow from outside (*differs*, code 29).  A question never makes a queue.
 
 Java: `ConsumerManageProcessor`.  Left out: static topics.
 """
@@ -72,9 +72,10 @@ class Offsets(Capability):
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {name} not exist!")
         if self._config.use_server_side_reset_offset and self._offsets.has_reset(group, name, queue_id):
             return Reply(remark="Offset has been previously reset")
-        if not 0 <= queue_id < topic.queues and not self._offsets.knows(group, name, queue_id):
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"QueueId {queue_id} does not exist, topic is {name}")
         most = self._store.queue_bounds(name, queue_id)[1]
+        # A queue that was taken from the topic a moment ago has messages, and members who have read them.
+        if not 0 <= queue_id < topic.queues and most <= 0 and not self._offsets.knows(group, name, queue_id):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"QueueId {queue_id} does not exist, topic is {name}")
         if not 0 <= offset <= most:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,

@@ -7,7 +7,7 @@ whatever comes out: it neither waits nor commits a second time.  When many are w
 peer that does not take its answers gets none of the messages that it was waiting for, only the word to ask again.
 
 Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, being
-read as a slave, cold data flow control, the offset store of broadcasting behind a proxy.
+read as a slave, cold data flow control, `BroadcastOffsetManager`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Reply
 from broker_impl.engine.peer import Peer
 from broker_impl.env import Env
-from broker_impl.filtering import PropertyFilter, Unreadable, Wanted, characters_to_read, parse, retry_filter
+from broker_impl.filtering import PropertyFilter, Unreadable, Wanted, characters_to_read, parse, retry_filter, tags
 from broker_impl.remarks import FAQ
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_filters import ConsumerFilters
@@ -119,7 +119,12 @@ class PullRules:
         ):
             return wanted
         said = SubscriptionData(
-            topic=asked.topic, sub_string=text, code_set=sorted(wanted.codes or ()), sub_version=now, expression_type=kind
+            topic=asked.topic,
+            sub_string=text,
+            tags_set=tags(text) if wanted.codes else [],
+            code_set=sorted(wanted.codes or ()),
+            sub_version=now,
+            expression_type=kind,
         )
         self._clients.compensate(asked.consumer_group, CONSUME_PASSIVELY, CLUSTERING, said)
         return wanted

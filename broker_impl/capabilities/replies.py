@@ -5,7 +5,7 @@ The broker pushes it over the requester's connection (326) and answers the repli
 Then the reply is stored in the reply topic, also when nobody took it (storeReplyMessageEnable); what the store says of it changes
 nothing in the answer but the place.
 
-Java: `ReplyMessageProcessor`.  Difference: bytes of replies that wait for requesters have a limit.
+Java: `ReplyMessageProcessor`.  Difference: replies that wait for requesters have limits of size and number.
 """
 
 from __future__ import annotations
@@ -31,11 +31,37 @@ from rmq_wire.headers.replies import PushReplyMessageToClient, SendReplyMessage,
 PUSH_MS: Final = 10_000
 """How long a requester may take (`Broker2Client.callClient`)."""
 WAITING_BYTES_MAX: Final = 128 << 20
-"""Bodies of replies that requesters have not taken yet; above it a replier is told to come later."""
+"""Bodies and properties of replies that requesters have not taken yet; above it a replier is told to come later."""
+WAITING_MAX: Final = 65_536
+"""How many these may be; each takes some 3 KiB more."""
 REQUESTER_BYTES_MAX: Final = 16 << 20
-"""Of these for one requester: four of the largest.  Above it, it counts as one that does not answer, and hurts nobody else."""
+"""Of them for one requester: four of the largest.  Above it, it counts as one that does not answer, and hurts nobody else."""
+REQUESTER_MAX: Final = 10_000
+"""How many for one requester: as many as Java's queue holds for all (`replyThreadPoolQueueCapacity`).  Other questions to it
+have places of their own."""
 NO_PLACE: Final = "0"
 """The message id of a reply that is not stored: a stock client reads one."""
+
+
+class _Waiting:
+    """Replies that have not been taken yet: how many, and their bytes."""
+
+    __slots__ = ("replies", "size")
+
+    def __init__(self) -> None:
+        self.replies = self.size = 0
+
+    def has_room(self, size: int, replies_max: int, bytes_max: int) -> bool:
+        """For one more of this size."""
+        return self.replies < replies_max and self.size + size <= bytes_max
+
+    def add(self, size: int) -> None:
+        self.replies += 1
+        self.size += size
+
+    def remove(self, size: int) -> None:
+        self.replies -= 1
+        self.size -= size
 
 
 class Replies(Capability):
@@ -51,9 +77,8 @@ class Replies(Capability):
         self._intake = intake
         self._rules = rules
         self._ext = rules.answers.ext
-        self._waiting_bytes = 0
-        self._bytes_of: dict[Peer, int] = {}
-        """Of the bodies that each requester has not taken yet."""
+        self._waiting = _Waiting()
+        self._waiting_for: dict[Peer, _Waiting] = {}
 
     @answers(SendReplyMessage, SendReplyMessageV2, stages=True)
     def reply(self, call: Call, asked: SendReplyMessage | SendReplyMessageV2) -> Answer:
@@ -66,7 +91,8 @@ class Replies(Capability):
             if len(asked.properties or "") > properties.HOPELESS_CHARACTERS:
                 raise Refusal(ResponseCode.SYSTEM_ERROR, "the properties of the reply are too long to be read")
             queue_id = asked.queue_id if asked.queue_id >= 0 else random_queue(self._env, topic.write_queue_nums)
-            if self._waiting_bytes + len(body) > WAITING_BYTES_MAX:
+            size = len(body) + len(asked.properties or "")
+            if not self._waiting.has_room(size, WAITING_MAX, WAITING_BYTES_MAX):
                 raise Refusal(ResponseCode.SYSTEM_BUSY, BUSY)
         except Refusal as no:
             return Reply(code=no.code, remark=no.remark, ext=self._ext)
@@ -91,9 +117,14 @@ class Replies(Capability):
             remark = f"push reply message fail, channel of <{client}> not found."
             self._env.log.warning("%s", remark)
             return self._settled(message, remark)
-        if self._bytes_of.get(peer, 0) + len(body) > max(REQUESTER_BYTES_MAX, len(body)):
+        theirs = self._waiting_for.get(peer)
+        if theirs is not None and not theirs.has_room(size, REQUESTER_MAX, REQUESTER_BYTES_MAX):
             return self._settled(message, _failed(client))
-        self._push(pending, peer, client, self._pushed(call.peer, asked, values), body, message)
+        try:
+            self._push(pending, peer, client, self._pushed(call.peer, asked, values), message, size)
+        except ValueError as why:  # with the header of a push, which is longer, it fits into no frame
+            self._env.log.warning("a reply to %s cannot be pushed: %s", client, str(why))
+            return self._settled(message, _failed(client))
         return LATER
 
     def _pushed(
@@ -120,30 +151,26 @@ class Replies(Capability):
         )
 
     def _push(
-        self,
-        pending: PendingAnswer,
-        peer: Peer,
-        client: str,
-        question: PushReplyMessageToClient,
-        body: bytes,
-        message: Message,
+        self, pending: PendingAnswer, peer: Peer, client: str, question: PushReplyMessageToClient, message: Message, size: int
     ) -> None:
-        size = len(body)
-        self._waiting_bytes += size
-        self._bytes_of[peer] = self._bytes_of.get(peer, 0) + size
+        """Ask the requester to take it.  Raises ValueError: it cannot be asked, and nothing waits."""
+        theirs = self._waiting_for.get(peer) or _Waiting()
 
         def then(response: Command | None) -> None:
-            self._waiting_bytes -= size
-            self._bytes_of[peer] -= size
-            if not self._bytes_of[peer]:
-                del self._bytes_of[peer]
+            self._waiting.remove(size)
+            theirs.remove(size)
+            if not theirs.replies:
+                del self._waiting_for[peer]
             taken = response is not None and response.code == ResponseCode.SUCCESS
             if not taken:
                 why = "no answer" if response is None else f"{response.code} {response.remark}"
                 self._env.log.warning("a reply to %s was not taken: %s", client, why)
             pending.answer(self._settled(message, None if taken else _failed(client)))
 
-        self._engine.ask(peer, question, body, timeout_ms=PUSH_MS, then=then)
+        self._engine.ask(peer, question, bytes(message.body), timeout_ms=PUSH_MS, then=then, counted=False)
+        self._waiting.add(size)
+        theirs.add(size)
+        self._waiting_for[peer] = theirs
 
     def _settled(self, message: Message, failure: str | None) -> Reply | Durable:
         """Store the reply, and what the replier is answered: it was taken, or `failure` says why not."""

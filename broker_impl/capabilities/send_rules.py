@@ -24,13 +24,14 @@ from broker_impl.intake import (
     NotTaken,
     PutStatus,
     check_inner_batch,
+    check_key,
     check_names,
     delay_level,
     has_other_type,
 )
 from broker_impl.remarks import FAQ
 from broker_impl.retries import Retries
-from broker_impl.state.attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
+from broker_impl.state.attributes import BATCH_QUEUES, QUEUE_TYPE
 from broker_impl.state.locks import QueueLocks
 from broker_impl.state.stats import Stats
 from broker_impl.state.topics import TopicTable
@@ -159,8 +160,7 @@ class SendRules:
             self._give_up_or_retry(call, asked, message)
         message.sys_flag |= filter_flags(topic)
         queue_id = self._by_properties(topic, message, queue_id)
-        if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not values.get(prop.KEYS, "").strip():
-            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        check_key(topic.attributes, values)
         if values.get(prop.TRAN_MSG) and is_half(values, message.reconsume_times, delay_level(values)):
             if self.config.reject_transaction_message:
                 remark = f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden"

@@ -1,14 +1,14 @@
 """Topics by the hand of a tool: create, change, delete, look at (17, 18, 215, 351, 202).
 
 Names are checked before anything else, for they become directories.  A change is on disk before its answer leaves and before the
-registration hears of it; when it cannot be written it is taken back and the answer is 1.  Java: `AdminBrokerProcessor`
-(updateAndCreateTopic, …List, deleteTopic, getTopicConfig, getTopicStatsInfo).  Differences: queue numbers have a limit; a name to
-delete exists, or is lawful.
+registration hears of it; when it cannot be written it is taken back and the answer is 1.  A deleted topic whose progress cannot
+be written stays deleted, and the answer is 1.  Java: `AdminBrokerProcessor` (updateAndCreateTopic, …List, deleteTopic,
+getTopicConfig, getTopicStatsInfo).  Differences: queue numbers have a limit; a name to delete exists, or is lawful.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -54,7 +54,10 @@ class TopicStore(Protocol):
 
 
 class Topics(Capability):
-    """`broker_name` of the answers is the configuration's.  `forget(topics)` hears of those that were deleted."""
+    """`broker_name` of the answers is the configuration's.
+
+    `forget(topics)`: what else goes with those that were deleted, in slices of which the first is done at once.
+    """
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class Topics(Capability):
         offsets: ConsumerOffsets,
         stats: Stats,
         store: TopicStore,
-        forget: Callable[[Sequence[str]], None],
+        forget: Callable[[Sequence[str]], Iterable[Iterator[None]]],
     ) -> None:
         self._engine, self._reads = engine, reads
         self._config = config
@@ -161,9 +164,8 @@ class Topics(Capability):
         if no is not None:
             asker.answer(no)
             return
-        self._forget(doomed)
         works: list[Iterator[None]] = [self._store.deleting_topics(doomed), *self._offsets.dropping_topics(doomed)]
-        works += map(self._stats.dropping_topic, doomed)
+        works += [*map(self._stats.dropping_topic, doomed), *self._forget(doomed)]
         # After the first step nobody sees them any more: before a topic of this name can come back.
         left = [work for work in works if next(work, GONE) is not GONE]
         if left:
@@ -177,7 +179,16 @@ class Topics(Capability):
         elif error is not None:
             asker.acknowledge(None, error)
         else:  # a topic of this name that comes must not find the progress in this one after a crash
-            self._engine.in_background(saving(self._offsets), asker.acknowledge)
+            self._engine.in_background(saving(self._offsets), partial(self._saved, asker))
+
+    @staticmethod
+    def _saved(asker: PendingAnswer, result: object, error: BaseException | None) -> None:
+        """Nothing brings the topic back: who hears that something has failed hears what has not."""
+        if isinstance(error, Refusal):
+            but = "the topic is deleted, but a start before the file is written finds the progress in it"
+            asker.answer(Refusal(error.code, f"{but}: {error.remark}"))
+        else:
+            asker.acknowledge(result, error)
 
     @answers(GetTopicConfig)
     def config(self, call: Call, asked: GetTopicConfig) -> Answer:
@@ -210,21 +221,13 @@ class Topics(Capability):
         return (yield from spelled(table, FASTJSON))
 
     def _check_name(self, name: str) -> None:
-        problem = names.topic_problem(name)
-        if problem is not None:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
-        self._check_not_system(name)
+        _refuse(name_problem(name, self._config, self._topics))
 
     def _check_not_system(self, name: str) -> None:
-        if self._config.validate_system_topic_when_update_topic and self._topics.is_system(name):
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
+        _refuse(system_problem(name, self._config, self._topics))
 
     def _check_content(self, topic: TopicConfig) -> None:
-        if not self._config.enable_mixed_message_type and topic.attributes.get("+" + MESSAGE_TYPE) == MIXED:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-        for what, count in (("readQueueNums", topic.read_queue_nums), ("writeQueueNums", topic.write_queue_nums)):
-            if not 0 <= count <= QUEUES_MAX:
-                raise Refusal(ResponseCode.INVALID_PARAMETER, f"{what} {count} is not in range(0, {QUEUES_MAX})")
+        _refuse(content_problem(topic, self._config))
 
     def _put(self, topics: Sequence[TopicConfig]) -> None:
         new = [topic for topic in topics if topic.topic_name not in self._topics]
@@ -234,6 +237,33 @@ class Topics(Capability):
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
         self._topics.report_uncompacted(new)
         self._topics.announce_saved(topics)
+
+
+def name_problem(name: str, config: BrokerConfig, topics: TopicTable) -> str | None:
+    """Why no tool may make a topic of this name, or change it."""
+    return names.topic_problem(name) or system_problem(name, config, topics)
+
+
+def system_problem(name: str, config: BrokerConfig, topics: TopicTable) -> str | None:
+    """That the topic is the broker's own, where that is looked at."""
+    if config.validate_system_topic_when_update_topic and topics.is_system(name):
+        return f"The topic[{name}] is conflict with system topic."
+    return None
+
+
+def content_problem(topic: TopicConfig, config: BrokerConfig) -> str | None:
+    """Why a topic may not be made or changed like this; its attributes are a change (`+key`)."""
+    if not config.enable_mixed_message_type and topic.attributes.get("+" + MESSAGE_TYPE) == MIXED:
+        return "MIXED message type is not supported."
+    for what, count in (("readQueueNums", topic.read_queue_nums), ("writeQueueNums", topic.write_queue_nums)):
+        if not 0 <= count <= QUEUES_MAX:
+            return f"{what} {count} is not in range(0, {QUEUES_MAX})"
+    return None
+
+
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
 
 
 def _plain(topic: TopicConfig | None) -> dict[str, object] | None:

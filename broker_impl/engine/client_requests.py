@@ -6,16 +6,27 @@ number it was asked with; any other is dropped and counted.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from broker_impl.engine.deadlines import Deadline
 from broker_impl.engine.loop import Loop
 from broker_impl.engine.peer import Peer
 from rmq_wire.command import Command
+from rmq_wire.conversation import Pending
 from rmq_wire.declare import Request
 
 Then = Callable[[Command | None], None]
-Tag = tuple[Then, Deadline]
+
+
+class _Asked(NamedTuple):
+    """What is kept with a question.  `counted`: it takes one of the peer's places."""
+
+    then: Then
+    due: Deadline
+    counted: bool
 
 
 class PendingClientRequests:
@@ -27,22 +38,26 @@ class PendingClientRequests:
         self._buffers = loop.buffers
         self._guard = loop.guard
         self._asks_max = loop.limits.client_requests_max
+        self._at_once = loop.limits.due_max
+        self._abandoned: deque[Pending] = deque()
+        """Of peers that have gone."""
         self.unasked = 0
         """Answers that nobody waited for."""
 
-    def ask(self, peer: Peer, request: Request, body: bytes, timeout_ms: int, then: Then) -> None:
+    def ask(self, peer: Peer, request: Request, body: bytes, timeout_ms: int, then: Then, *, counted: bool = True) -> None:
         """Send a question; `then` gets the response, or None, in a later turn.  Raises ValueError: it fits into no frame."""
         now = self._env.mono_ms
-        if peer.closed or peer.closing is not None or peer.client_requests >= self._asks_max:
-            self._deadlines.at(now, lambda: then(None))
+        if peer.closed or peer.closing is not None or (counted and peer.client_requests >= self._asks_max):
+            self._deadlines.at(now, partial(then, None))
             return
         due = self._deadlines.at(now + timeout_ms, lambda: self._expire(peer, opaque))
+        tag = _Asked(then, due, counted)
         try:
-            opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=(then, due))
+            opaque, frame = peer.conversation.ask(request, body=body, deadline_ms=now + timeout_ms, tag=tag)
         except BaseException:
             due.cancel()
             raise
-        peer.client_requests += 1
+        peer.client_requests += counted
         self._buffers.push(peer, frame)
 
     def send_oneway(self, peer: Peer, request: Request, body: bytes) -> None:
@@ -56,20 +71,30 @@ class PendingClientRequests:
         if pending is None:
             self.unasked += 1
             return
-        peer.client_requests -= 1
-        then, due = pending.tag
-        due.cancel()
-        self._guard(then, response)
+        asked: _Asked = pending.tag
+        peer.client_requests -= asked.counted
+        asked.due.cancel()
+        self._guard(asked.then, response)
 
     def abandon(self, peer: Peer) -> None:
-        """The peer has gone: all its questions are answered with None."""
-        for pending in peer.conversation.abandon():
-            then, due = pending.tag
-            due.cancel()
-            self._guard(then, None)
+        """The peer has gone: all its questions are answered with None, in later turns."""
+        begun = bool(self._abandoned)
+        self._abandoned.extend(peer.conversation.abandon())
+        if self._abandoned and not begun:
+            self._deadlines.at(self._env.mono_ms, self._give_up)
+
+    def _give_up(self) -> None:
+        """As many in one turn as deadlines that are due: each may store a reply."""
+        for _ in range(min(self._at_once, len(self._abandoned))):
+            asked: _Asked = self._abandoned.popleft().tag
+            asked.due.cancel()
+            self._guard(asked.then, None)
+        if self._abandoned:
+            self._deadlines.at(self._env.mono_ms, self._give_up)
 
     def _expire(self, peer: Peer, opaque: int) -> None:
         pending = peer.conversation.forget(opaque)
         if pending is not None:
-            peer.client_requests -= 1
-            self._guard(pending.tag[0], None)
+            asked: _Asked = pending.tag
+            peer.client_requests -= asked.counted
+            self._guard(asked.then, None)

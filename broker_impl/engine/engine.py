@@ -136,12 +136,13 @@ class Engine:
         """Run a generator in slices of at most 0.5 ms; `then(result, error)` at its end."""
         self._tasks.add(Task(generator, ended=then))
 
-    def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then) -> None:
+    def ask(self, peer: Peer, request: Request, body: bytes = b"", *, timeout_ms: int, then: Then, counted: bool = True) -> None:
         """Ask a client.  `then(response)` runs in a later turn, with None when it did not answer in time or has gone.
 
-        The response's body dies with that turn.
+        The response's body dies with that turn.  Not `counted`: the asker limits these itself, they take no place of others.
+        Raises ValueError, and `then` hears nothing: the question fits into no frame.
         """
-        self._client_requests.ask(peer, request, body, timeout_ms, then)
+        self._client_requests.ask(peer, request, body, timeout_ms, then, counted=counted)
 
     def send_oneway(self, peer: Peer, request: Request, body: bytes = b"") -> None:
         """Send a client something that it does not answer."""

@@ -86,7 +86,7 @@ class Peer:
         self.held = False
         """Nothing more of it is served until a task has ended."""
         self.client_requests = 0
-        """Questions it has not answered yet."""
+        """Counted questions that it has not answered yet."""
         self.frames = 0
         self.received_bytes = 0
         self.opened_ms = self.last_ms = now_ms

@@ -107,7 +107,7 @@ GROUP_ATTRIBUTES: dict[str, Attribute] = {
         StringAttribute("lite.sub.wildcard", True),
     )
 }
-"""What 5.5.0 knows of groups; kept, and not acted on before lite topics and priorities come."""
+"""What 5.5.0 knows of groups.  `priority.factor` counts in pops; those of lite topics are kept, and nothing acts on them."""
 
 
 def parse_modification(text: str | None) -> dict[str, str]:

@@ -26,7 +26,8 @@ K = TypeVar("K")
 PRODUCER_SILENCE_MS_MAX = 120_000
 """After this without a heartbeat a producer's connection is closed (`ProducerManager.CHANNEL_EXPIRED_TIMEOUT`)."""
 COMPENSATED_CHARACTERS_MAX = 64 << 20
-"""Of what pulls say of their groups' subscriptions, 500 more for each.  What does not fit is not noted; only tools ask."""
+"""Of what pulls say of their groups' subscriptions, 500 more for each, 100 for each tag.  What does not fit is not noted; only
+tools ask."""
 
 
 class Clients:
@@ -301,8 +302,9 @@ class Clients:
         if found:
             group.conflict_said_mono_ms = now
             self._env.log.warning(
-                "group %s: member %s subscribes otherwise than member %s: %s. The last heartbeat counts for all of them, "
-                "and messages pass by who did not ask for that: let all members subscribe alike",
+                "group %s: member %s subscribes otherwise than member %s: %s. For all of them counts whoever subscribed last, "
+                "and the last heartbeat decides which topics: messages pass by who did not ask for that. Let all members "
+                "subscribe alike",
                 *(group.name, client.client_id, other.client_id, found),
             )
 
@@ -324,7 +326,7 @@ class Clients:
 
 
 def _size(said: SubscriptionData) -> int:
-    return 500 + len(said.topic) + 2 * len(said.sub_string or "")
+    return 500 + len(said.topic) + 2 * len(said.sub_string or "") + 100 * len(said.code_set)
 
 
 def _forget(table: dict[K, dict[str, None]], key: K, member: str) -> None:

@@ -1,9 +1,9 @@
 """Filters by properties that consumer groups have registered with their heartbeats: `consumerFilter.json`.
 
 One for each group and topic.  A newer version with another text replaces it; a group that is gone leaves it dead, to be taken up
-again by its next member or cleared away a day later.  A text is compiled when it is first needed, by a pull or the next save,
-never in a heartbeat, which may bring hundreds; one that cannot be compiled is then as if it had never been registered, which is
-what the asker sees of the reference, too.
+again or replaced by its next member, whatever his version (*differs*), or cleared away a day later.  A text is compiled when it
+is first needed, by a pull or the next save, never in a heartbeat, which may bring hundreds; one that cannot be compiled is then
+as if it had never been registered, which is what the asker sees of the reference, too.
 
 Java: `ConsumerFilterManager`, `ConsumerFilterData`.  Left out: bit maps of queue extensions; their positions are only written.
 """
@@ -61,7 +61,7 @@ class ConsumerFilters(PersistedTable):
     def __init__(self, config: BrokerConfig, env: Env) -> None:
         super().__init__()
         self._env = env
-        self._kept_ms = config.filter_data_clean_time_span
+        self._config = config
         self._bloom = Bloom(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter)
         self._rows: Rows[dict[str, ConsumerFilter]] = Rows(self._plain, buckets=_BUCKETS)
         self._topics_of: dict[str, dict[str, None]] = {}
@@ -119,7 +119,7 @@ class ConsumerFilters(PersistedTable):
 
     def sweep(self) -> None:
         """Clear away those that are dead for too long (`clean`)."""
-        self._clear_dead(self._kept_ms)
+        self._clear_dead(self._config.filter_data_clean_time_span)
 
     def _clear_dead(self, since_ms: int) -> None:
         now = self._env.wall_ms
@@ -175,10 +175,8 @@ class ConsumerFilters(PersistedTable):
     def _register(self, group: str, said: SubscriptionData) -> None:
         topic, version = said.topic, said.sub_version
         old = (self._rows.get(topic) or {}).get(group)
-        if old is not None and version <= old.said.client_version:
-            if version == old.said.client_version and old.dead:
-                self._live(topic, group, old)
-            return
+        if old is not None and not old.dead and version <= old.said.client_version:
+            return  # a member that has not heard of the newer one
         if old is not None and (old.said.expression, old.said.expression_type) == (said.sub_string, said.expression_type):
             old.said.client_version = version
             self._live(topic, group, old)

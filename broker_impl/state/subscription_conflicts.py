@@ -1,7 +1,8 @@
 """Members of one group that subscribe differently: found when their heartbeats take turns, and said once in a while.
 
-The broker keeps one subscription per group and topic, so such members overwrite each other with every heartbeat, and each loses
-the messages that the others did not ask for.  Java takes it without a word (`ConsumerGroupInfo.updateSubscription`).
+The broker keeps one subscription per group and topic: the newest that a heartbeat has brought (`subVersion`, the time at which a
+stock client subscribed), for the topics that the last heartbeat names.  So members lose messages that the others did not ask for.
+Java takes it without a word (`ConsumerGroupInfo.updateSubscription`).
 """
 
 from __future__ import annotations

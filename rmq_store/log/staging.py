@@ -138,11 +138,16 @@ class Staging:
         raise NotImplementedError
 
     def _refuse(self, size: int, body_bytes: int, properties_bytes: int) -> None:
-        if properties_bytes > PROPERTIES_BYTES_MAX:
-            raise Illegal(IllegalKind.PROPERTIES, f"properties have {properties_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed")
-        if body_bytes > self._body_bytes_max:
-            raise Illegal(IllegalKind.MESSAGE, f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
+        check_sizes(body_bytes, properties_bytes, self._body_bytes_max)
         raise Illegal(IllegalKind.MESSAGE, f"the message takes {size} bytes, {self._unit_bytes_max} are allowed")
+
+
+def check_sizes(body_bytes: int, properties_bytes: int, body_bytes_max: int) -> None:
+    """Raise `Illegal` for a message that no place in the log is large enough for."""
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        raise Illegal(IllegalKind.PROPERTIES, f"properties have {properties_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed")
+    if body_bytes > body_bytes_max:
+        raise Illegal(IllegalKind.MESSAGE, f"the body has {body_bytes} bytes, {body_bytes_max} are allowed")
 
 
 def seal_of(before: Iterable[Piece]) -> bytes:

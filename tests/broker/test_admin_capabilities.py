@@ -282,6 +282,18 @@ def test_progress_in_a_queue_that_the_topic_no_longer_has_can_still_be_committed
     assert client.ask(request).code == SUCCESS
 
 
+def test_what_was_read_in_a_queue_just_before_the_topic_lost_it_is_kept(broker: Harness) -> None:
+    client = broker.connect()
+    client.ask(create("T"))
+    send(client, "T", 3)
+    beat(client, "G")
+    client.ask(create("T", read_queue_nums=1, write_queue_nums=1))
+    for queue_id, offset, code in ((3, 1, SUCCESS), (2, 0, INVALID)):
+        request = UpdateConsumerOffset(consumer_group="G", topic="T", queue_id=queue_id, commit_offset=offset)
+        assert client.ask(request).code == code, "nothing was ever in queue 2"
+    assert client.ask(QueryConsumerOffset(consumer_group="G", topic="T", queue_id=3)).ext_map() == {"offset": "1"}
+
+
 def test_asking_makes_no_queue(broker: Harness, tmp_path: Path) -> None:
     client = broker.connect()
     for queue_id in (-1, 0, 10**6):

@@ -263,6 +263,27 @@ def test_a_question_ends_with_its_connection() -> None:
     assert asker.answers[opaque].remark == "None"
 
 
+def test_the_questions_of_those_who_went_end_some_in_each_turn() -> None:
+    """Ten thousand replies may wait for one client, and each is stored then."""
+    server = Server(limits=Limits(due_max=3))
+    heard: list[object] = []
+    leaving = [server.connect() for _ in range(2)]
+    for client in leaving:
+        for _ in range(4):
+            server.engine.ask(
+                client.peer, NotifyConsumerIdsChanged(consumer_group="g"), timeout_ms=1_000, then=heard.append, counted=False
+            )
+    server.driver.run()
+    for client in leaving:
+        server.engine.closed(client.peer, "closed by the peer")
+    seen = []
+    for _ in range(3):
+        server.driver.turn()
+        seen.append(len(heard))
+    server.driver.advance(1_000)
+    assert (seen, heard) == ([3, 6, 8], [None] * 8)
+
+
 def test_an_answer_counts_only_from_the_peer_that_was_asked() -> None:
     server = Server()
     asker, asked = server.connect(), server.connect()

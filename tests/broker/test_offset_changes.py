@@ -352,6 +352,22 @@ def test_members_who_subscribe_differently_are_named_once_a_minute(broker: Harne
     assert "U: 'a' against nothing; T: nothing against" in lines[1]
 
 
+def test_of_members_who_differ_the_newest_subscription_counts_of_the_last_heartbeat_s_topics(
+    broker: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Java (`ConsumerGroupInfo.updateSubscription`), and the line says so."""
+    one, two = broker.connect(), broker.connect()
+    one.ask(*beat("G", "T", "a", "one", sub_version=10))
+    two.ask(*beat("G", "T", "b", "two", sub_version=5))
+    group = broker.node.clients.consumer_group("G")
+    assert group is not None
+    assert group.subscriptions["T"].sub_string == "a"
+    [line] = [record.getMessage() for record in caplog.records if "subscribes otherwise" in record.getMessage()]
+    assert "For all of them counts whoever subscribed last, and the last heartbeat decides which topics" in line
+    two.ask(*beat("G", "U", "b", "two", sub_version=5))
+    assert list(group.subscriptions) == ["U"]
+
+
 def test_members_who_agree_are_not_named(broker: Harness, caplog: pytest.LogCaptureFixture) -> None:
     one, two = broker.connect(), broker.connect()
     for client, name in ((one, "one"), (two, "two"), (one, "one")):

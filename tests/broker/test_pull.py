@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import CONSUME_ACTIVELY
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Form
+from rmq_wire.headers.groups import QuerySubscriptionByConsumer
 from rmq_wire.headers.pull import LitePullMessage, PullMessage
 from tests.support.engine import Harness
 from tests.support.requests import COMMIT, SUBSCRIPTION, heartbeat, pairs, props, pull, said, send, units
@@ -212,6 +214,37 @@ def test_what_a_pull_wants_is_noted_again_when_the_clock_has_gone_back(harness: 
     noted = harness.node.clients.compensated("G", "T")
     assert noted is not None
     assert noted.sub_version == harness.env.wall_ms
+
+
+@pytest.mark.parametrize(
+    ("asked", "tags", "codes"),
+    [
+        ({"subscription": "TagB || TagA||TagB || "}, ["TagB", "TagA"], [2598919, 2598920]),
+        ({"subscription": "*"}, [], []),
+        ({"subscription": None}, [], []),
+        ({"subscription": " || "}, [], []),
+        ({"subscription": "TagA", "expression_type": ""}, [], []),
+        ({"subscription": "TagA > 1", "expression_type": "SQL92"}, [], []),
+    ],
+)
+def test_tools_are_shown_the_tags_that_a_pull_wants(
+    tmp_path: Path, asked: dict[str, Any], tags: list[str], codes: list[int]
+) -> None:
+    harness = Harness(tmp_path, enablePropertyFilter="true")
+    harness.topic("T")
+    client = harness.connect()
+    assert client.ask(pull(**asked)).code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+    shown = json.loads(bytes(client.ask(QuerySubscriptionByConsumer(group="G", topic="T")).body))["subscriptionData"]
+    assert (shown["tagsSet"], shown["codeSet"]) == (tags, codes)
+
+
+def test_each_tag_that_is_noted_counts(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_impl.state.clients.COMPENSATED_CHARACTERS_MAX", 10_000)
+    client = harness.connect()
+    for count in (100, 10):
+        client.ask(pull(subscription="||".join(map(str, range(count)))))
+        noted = harness.node.clients.compensated("G", "T")
+        assert (noted is not None) is (count == 10), "a tag costs memory, however short it is"
 
 
 @pytest.mark.parametrize(("committed", "stored"), [(3, 3), (5, 5), (0, 0), (6, -1), (-5, -1), (2**63 - 1, -1)])

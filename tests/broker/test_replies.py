@@ -9,14 +9,18 @@ import pytest
 
 from broker_impl.capabilities import replies
 from broker_impl.engine.engine import BUSY
+from broker_impl.engine.limits import Limits
+from rmq_store.errors import Cold
+from rmq_wire import encoding
 from rmq_wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command, Form, encode_response
-from rmq_wire.headers.clients import Heartbeat
+from rmq_wire.headers.clients import ConsumeMessageDirectly, GetConsumerRunningInfo, Heartbeat
 from rmq_wire.headers.replies import PushReplyMessageToClient, SendReplyMessage, SendReplyMessageV2
 from rmq_wire.properties import decode
 from tests.support.driver import Client
 from tests.support.engine import Harness
-from tests.support.requests import WALL_MS, pairs, props, said, send
+from tests.support.requests import WALL_MS, beat, heartbeat, pairs, props, said, send
 
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -186,6 +190,111 @@ def test_all_that_wait_have_a_limit(harness: Harness, monkeypatch: pytest.Monkey
     number = replier.send(reply_to(), b"x" * 1_000)
     answer(asker, asker.asked[1])
     assert replier.answers[number].code == 0, "there is room again"
+
+
+def test_a_reply_whose_push_fits_into_no_frame_is_stored_and_leaves_nothing_behind(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header of a push is longer.  Eight such, of 16 MiB, ended request and reply for everybody."""
+    monkeypatch.setattr(replies, "WAITING_BYTES_MAX", 1_500)
+    asker, replier = requester(harness), harness.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "FRAME_BYTES_MAX", len(replier.frame(reply_to(), b"x" * 1_000)))
+        for _ in range(2):
+            code, remark, ext = said(replier.ask(reply_to(), b"x" * 1_000))
+            assert (code, remark, "msgId" in ext) == (1, "push reply message to Rfail.", True)
+    assert ([len(unit.body) for unit in harness.stored(REPLY_TOPIC)], asker.asked) == ([1_000] * 2, [])
+    number = replier.send(reply_to(), b"x" * 1_000)
+    answer(asker, asker.asked[0])
+    assert replier.answers[number].code == 0, "there is room"
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_message_that_fits_into_no_frame_with_the_question_about_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, is_cold: bool
+) -> None:
+    """309 of a tool: it is told so, and not left to wait."""
+    tool, consumer = harness.connect(), harness.connect()
+    sent = tool.ask(send("T"), b"x" * 1_000).ext_map()["msgId"]
+    consumer.ask(*beat(client_id="one"))
+    store, colds = harness.node.store, [Cold(lambda: None, "the message")] * is_cold
+    lookup = store.lookup
+
+    def cold_lookup(offset: int, **more: bool) -> memoryview | None:
+        if colds:
+            raise colds.pop()
+        return lookup(offset, **more)
+
+    monkeypatch.setattr(store, "lookup", cold_lookup)
+    asked = ConsumeMessageDirectly(consumer_group="G", client_id="one", msg_id=sent, topic="T")
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "FRAME_BYTES_MAX", 1_000)
+        answered = tool.ask(asked)
+    assert (answered.code, colds) == (1, [])
+    assert (answered.remark or "").startswith("invoke consumer <G> <one> Exception: ")
+    assert ConsumeMessageDirectly.code not in [command.code for command in consumer.asked]
+
+
+def test_a_requester_that_pauses_gets_every_small_reply(harness: Harness) -> None:
+    """Java's threads wait for it up to 10 s each."""
+    asker, replier = requester(harness), harness.connect()
+    count = Limits().client_requests_max + 100
+    numbers = [replier.send(reply_to(), b"a") for _ in range(count)]
+    harness.driver.advance(500)
+    assert (len(asker.asked), replier.answers) == (count, {})
+    for pushed in asker.asked:
+        answer(asker, pushed)
+    assert {replier.answers[number].code for number in numbers} == {0}
+    assert len(harness.stored(REPLY_TOPIC)) == count
+
+
+def test_other_questions_to_a_requester_have_places_of_their_own(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, Limits(client_requests_max=1))
+    asker, replier = requester(harness), harness.connect()
+    heartbeat(asker)
+    running_info = GetConsumerRunningInfo(consumer_group="G", client_id=f"c{asker.peer.id}")
+    for _ in range(2):
+        for _ in range(2):
+            replier.send(reply_to(), b"a")
+        replier.send(running_info)
+        pushed = [question for question in asker.asked if question.code == PushReplyMessageToClient.code]
+        assert (len(pushed), asker.asked[-1].code) == (2, GetConsumerRunningInfo.code)
+        for question in asker.asked:
+            answer(asker, question)
+        asker.asked.clear()
+    assert all(found.code == 0 for found in replier.answers.values())
+    replier.send(running_info)
+    assert replier.ask(running_info).code == ResponseCode.CONSUME_MSG_TIMEOUT, "one place, as before"
+
+
+def test_only_so_many_wait_for_a_requester(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "REQUESTER_MAX", 2)
+    asker, replier = requester(harness), harness.connect()
+    for _ in range(2):
+        replier.send(reply_to(), b"a")
+    assert said(replier.ask(reply_to(), b"a"))[:2] == (1, "push reply message to Rfail.")
+    answer(asker, asker.asked[0])
+    replier.send(reply_to(), b"a")
+    assert len(asker.asked) == 3, "there is room again"
+
+
+def test_only_so_many_wait_for_all_requesters(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "WAITING_MAX", 1)
+    asker, other, replier = requester(harness), requester(harness, "S"), harness.connect()
+    replier.send(reply_to(), b"a")
+    assert said(replier.ask(reply_to("S"), b"a")) == (2, BUSY, REGION)
+    asker.close()
+    replier.send(reply_to("S"), b"a")
+    assert len(other.asked) == 1, "there is room again"
+
+
+def test_properties_count_as_bodies_do(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "REQUESTER_BYTES_MAX", 1_500)
+    requester(harness)
+    replier = harness.connect()
+    long = reply_to(properties=pairs(REPLY_TO_CLIENT="R", a="x" * 1_000))
+    replier.send(long, b"a")
+    assert said(replier.ask(long, b"a"))[:2] == (1, "push reply message to Rfail.")
 
 
 def test_the_queue_that_is_asked_for(harness: Harness) -> None:

@@ -19,6 +19,7 @@ from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
 from rmq_wire.codes import ResponseCode
 from rmq_wire.headers.clients import CheckClientConfig, UnregisterClient
+from rmq_wire.headers.configuration import UpdateBrokerConfig
 from rmq_wire.headers.positions import GetMaxOffset
 from rmq_wire.headers.query import QueryConsumeQueue
 from rmq_wire.sql92 import selector
@@ -300,6 +301,31 @@ def test_who_comes_back_after_the_clock_was_turned_back_keeps_its_filter(harness
     harness.env.advance(2 * 86_400_000)
     harness.node.filters.sweep()
     assert harness.node.filters.get("T", "G") is gone
+
+
+@pytest.mark.parametrize("version", [1999, 2000])
+def test_who_comes_after_all_others_have_gone_brings_what_counts(harness: Harness, version: int) -> None:
+    """His host's clock may be behind theirs: by the old filter he would lose what he asked for."""
+    put(harness, 1, 2)
+    first = harness.connect()
+    heartbeat(first, expression="n = 1", sub_version=2000, **SQL)
+    first.close()
+    next_one = harness.connect()
+    heartbeat(next_one, expression="n = 2", sub_version=version, **SQL)
+    assert bodies(next_one.ask(pull(flags=0, subscription=None, sub_version=version)).body) == ["m2"]
+    heartbeat(harness.connect(), expression="n = 1", sub_version=version - 1, **SQL)
+    assert bodies(next_one.ask(pull(flags=0, subscription=None, sub_version=version)).body) == ["m2"], "while he is there"
+
+
+def test_how_long_the_filters_of_those_who_have_gone_are_kept_can_be_changed(harness: Harness) -> None:
+    client = harness.connect()
+    heartbeat(client, expression="n = 1", **SQL)
+    client.close()
+    harness.driver.advance(60_000)
+    assert len(harness.node.filters) == 1
+    harness.connect().ask(UpdateBrokerConfig(), b"filterDataCleanTimeSpan=60000")
+    harness.driver.advance(10_000)
+    assert len(harness.node.filters) == 0
 
 
 def test_the_file_is_written_every_ten_seconds(harness: Harness, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from bisect import bisect
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_impl.config import BrokerConfig
 from rmq_cli import init_apply
 from rmq_cli.complaint import Complaint
 from rmq_cli.init_apply import AT_ONCE
@@ -23,7 +25,8 @@ from rmq_wire.headers.topics import GetTopicConfig
 from rmq_wire.java import string_hash
 from rmq_wire.message import StoredMessage
 from tests.support.command import invoke
-from tests.support.requests import create_topic, props, pull, units
+from tests.support.engine import Harness
+from tests.support.requests import create_topic, pairs, props, pull, send, units
 from tests.support.rmq import DEV, Server
 from tests.support.talk import Talk
 
@@ -93,7 +96,15 @@ def written(home: Path, text: str, name: str = "shop.toml") -> Path:
         ('[[topic]]\nname = "t"\nqueues = 0\n', 3, "queues: expected int >= 1"),
         ("[[topic]]\nqueues = 1\n", 1, 'name is missing: expected name = "…" at least'),
         ('[[topic]]\nname = "a"\n[[topic]]\nname = "b c"\n', 4, "name: The specified topic: b c, contains illegal characters"),
-        ('[[topic]]\nname = "TBW102"\n', 2, "name: it is a system topic"),
+        ('[[topic]]\nname = "TBW102"\n', 2, "name: The topic[TBW102] is conflict with system topic."),
+        ('[[topic]]\nname = "broker-a"\n', 2, "name: The topic[broker-a] is conflict with system topic."),
+        ('[[topic]]\nname = "DefaultCluster"\n', 2, "name: The topic[DefaultCluster] is conflict with system topic."),
+        ('[[topic]]\nname = "DefaultCluster_REPLY_TOPIC"\n', 2, "name: The topic[DefaultCluster_REPLY_TOPIC] is conflict"),
+        (
+            '[[topic]]\nname = "t"\nattributes = { "message.type" = "MIXED" }\n',
+            3,
+            "attributes: MIXED message type is not supported.",
+        ),
         ('[[topic]]\nname = "t"\nperm = "RX"\n', 3, 'perm: expected "R", "W", "RW", or a number; seen "RX"'),
         ('[[topic]]\nname = "t"\nqueues = 1\nreadQueueNums = 1\n', 3, "queues: says readQueueNums and writeQueueNums at once"),
         ('[[topic]]\nname = "t"\n[topic.attributes]\n"message.type" = "X"\n', 3, "message.type: value is not in set: [UNSPEC"),
@@ -118,6 +129,27 @@ def written(home: Path, text: str, name: str = "shop.toml") -> Path:
         ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = ["a b"]\n', 4, "keys: expected texts that"),
         ('[[message]]\ntopic = "t"\nbody = "b"\nkeys = [""]\n', 4, "keys: expected texts that"),
         ('[[message]]\ntopic = "t"\nbody = "b"\nhashKey = "a\\u0001b"\n', 4, "hashKey: expected a text without"),
+        (
+            f'[[message]]\ntopic = "t"\nbody = "b"\nkeys = "{"k" * 40_000}"\n',
+            4,
+            "keys: too long: properties have 40120 bytes, 32767",
+        ),
+        (
+            f'[[message]]\ntopic = "t"\nbody = "b"\nproperties = {{ a = "{"k" * 70_000}" }}\n',
+            4,
+            "properties: too long: properties have",
+        ),
+        (
+            f'[[message]]\ntopic = "t"\nbody = "{"b" * ((4 << 20) + 1)}"\n',
+            3,
+            "body: the body has 4194305 bytes, 4194304 are allowed",
+        ),
+        ('[[message]]\ntopic = "t"\nbody = "b"\nproperties = { INNER_NUM = "2" }\n', 4, "properties: an inner batch where"),
+        (
+            '[[message]]\ntopic = "t"\nbody = "b"\n[[topic]]\nname = "t"\nattributes = { "cleanup.policy" = "COMPACTION" }\n',
+            1,
+            "keys: Required message key is missing",
+        ),
         ("a = 1\n[mesage]\nb = 2\n", 2, "mesage: expected [[topic]], [[group]] or [[message]]"),
         ('[topic]\nname = "t"\n', 1, "topic: expected [[topic]], once for each topic"),
         ("[[message]]\nbody = '''\n[[message]]\ndelay = 3\n'''\ntopic = \"t\"\ndelay = \"x\"\n", 7, "delay: expected"),
@@ -134,6 +166,49 @@ def test_what_is_wrong_is_named_with_its_line(home: Path, text: str, line: int, 
         row.startswith(f"{path}, line {line}: {what}") or (what in row and f", line {line}:" in row)
         for row in str(seen.value).splitlines()
     ), seen.value
+
+
+def test_what_is_refused_is_up_to_the_brokers_that_are_to_take_it(home: Path) -> None:
+    """Their names and settings decide, and what one of several refuses is refused."""
+    topics = '[[topic]]\nname = "DefaultCluster"\n[[topic]]\nname = "b"\nattributes = { "message.type" = "MIXED" }\n'
+    path = written(home, f'{topics}[[message]]\ntopic = "t"\nbody = "12345"\ndelay = "10s"\n')
+    lenient = {"brokerClusterName": "other", "enableMixedMessageType": "true"}
+    assert len(read_init(path, [BrokerConfig(lenient)]).topics) == 2
+    all_names = {"validateSystemTopicWhenUpdateTopic": "false", "enableMixedMessageType": "true"}
+    assert len(read_init(path, [BrokerConfig(all_names)]).topics) == 2
+    for settings, line, what in (
+        ({"brokerName": "b"}, 4, "name: The topic[b] is conflict with system topic."),
+        ({"maxMessageSize": "4"}, 8, "body: the body has 5 bytes, 4 are allowed"),
+        ({"timerWheelEnable": "false"}, 9, "delay: expected a level, for timerWheelEnable is false"),
+    ):
+        configs = [BrokerConfig(lenient | settings), BrokerConfig(lenient)]
+        with pytest.raises(BadInit) as seen:
+            read_init(path, configs if "brokerName" not in settings else configs[::-1])
+        assert str(seen.value) == f"{path}, line {line}: {what}"
+
+
+@pytest.mark.parametrize("delay", ["", "delay = 3\n", 'delay = "10s"\n'])
+def test_properties_may_be_as_long_as_the_broker_stores_them(tmp_path: Path, delay: str) -> None:
+    """What is taken here the broker takes, and of one byte more it says the same."""
+    path = tmp_path / "init.toml"
+
+    def sent(size: int) -> dict[str, str] | None:
+        """The properties of a message with a key of so many characters; None where it is refused."""
+        path.write_text(f'[[message]]\ntopic = "t"\nbody = "b"\nkeys = "{"k" * size}"\n{delay}')
+        try:
+            [(unique_key, row)] = read_init(path).messages
+        except BadInit:
+            return None
+        found: dict[str, str] = row.item.pairs(unique_key)
+        return found
+
+    sizes = range(32_000, 33_000)
+    longest = sent(sizes[bisect(sizes, False, key=lambda size: sent(size) is None) - 1])
+    assert longest is not None
+    client = Harness(tmp_path / "store").connect()
+    assert client.ask(send("t", 0, pairs(**longest)), b"b").code == 0
+    longer = longest | {"KEYS": longest["KEYS"] + "k"}
+    assert client.ask(send("t", 0, pairs(**longer)), b"b").code == 13
 
 
 def test_lines_are_found_in_one_look_at_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +240,10 @@ def test_the_command_ends_with_status_2_before_it_makes_anything(home: Path) -> 
     seen = invoke(*DEV, "--store", str(home / "store"), "--init", "shop.toml", home=home)
     assert seen.status == 2
     assert "shop.toml, line 3: quues is no key here" in seen.err
+    assert not (home / "store").exists()
+    written(home, '[[topic]]\nname = "broker-b"\nqueues = 3\n')
+    seen = invoke(*DEV, "--store", str(home / "store"), "--brokers", "2", "--init", "shop.toml", home=home)
+    assert (seen.status, "shop.toml, line 2: name: The topic[broker-b] is conflict" in seen.err) == (2, True)
     assert not (home / "store").exists()
     written(home, '[[message]]\ntopic = "t"\nbody = "b"\n')
     seen = invoke(*DEV, "--ephemeral", "--init", "shop.toml", "--set", "messageIndexEnable=false", home=home)

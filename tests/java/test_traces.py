@@ -1,8 +1,7 @@
 """Message trace: what stock producers and consumers report of one message, by stock `mqadmin queryMsgTraceById`.
 
 The clients write traces themselves, as messages of `RMQ_SYS_TRACE_TOPIC`, which the broker makes with `traceTopicEnable`, and
-only where the answers of sends say `TRACE_ON`.  The broker's own hooks (`SendMessageHook`, `ConsumeMessageHook`) are interfaces
-for plug-ins: a stock broker has none, and writes no trace.
+only where the answers of sends say `TRACE_ON`.  The broker's own hooks are `SendMessageHook` and `ConsumeMessageHook`.
 """
 
 from __future__ import annotations
