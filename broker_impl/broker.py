@@ -30,6 +30,8 @@ from rmq_net.service import Service
 from rmq_net.streams import StreamShell
 from rmq_wire.bodies.route import TopicRouteData
 from rmq_wire.codes import ResponseCode
+from rmq_wire.command import Command
+from rmq_wire.declare import Request
 from rmq_wire.errors import BadHeader, WireError
 from rmq_wire.headers.naming import GetRouteInfo
 
@@ -287,8 +289,8 @@ class _NameServerLinks:
     async def _has_route(self, namesrv: str, topic: str) -> bool:
         """Has this name server said where the topic is, or that it is nowhere?"""
         try:
-            link = await self._link(namesrv)
-            response = await link.ask(GetRouteInfo(topic=topic, accept_standard_json_only=True), timeout_ms=ROUTE_TIMEOUT_MS)
+            asked = GetRouteInfo(topic=topic, accept_standard_json_only=True)
+            response = await self._answer(namesrv, asked, timeout_ms=ROUTE_TIMEOUT_MS)
             if response.code == ResponseCode.TOPIC_NOT_EXIST:
                 self._routes.unknown(topic)
                 return True
@@ -312,8 +314,7 @@ class _NameServerLinks:
 
     async def _ask(self, asked: Asked) -> None:
         try:
-            link = await self._link(asked.namesrv)
-            response = await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
+            response = await self._answer(asked.namesrv, asked.request, asked.body, timeout_ms=asked.timeout_ms)
         except (OSError, ValueError, BadHeader, ConnectionLost, trio.TooSlowError) as error:  # ValueError: it cannot be sent
             self._env.refresh()
             self._registrar.failed(asked, reason(error), self._env.mono_ms)
@@ -328,10 +329,24 @@ class _NameServerLinks:
             with contextlib.suppress(OSError, ValueError, BadHeader, ConnectionLost, trio.TooSlowError):
                 await link.ask(asked.request, asked.body, timeout_ms=asked.timeout_ms)
 
+    async def _answer(self, namesrv: str, request: Request, body: bytes = b"", *, timeout_ms: int) -> Command:
+        """Raises what `connect` and `ask` of a `Connection` do.
+
+        A connection on which nothing came all that time may lead nowhere (a router that forgot it says nothing), so it is given
+        up, as Java does (`clientCloseSocketIfTimeout`): else this would last until the system gives it up.
+        """
+        link = await self._link(namesrv)
+        try:
+            return await link.ask(request, body, timeout_ms=timeout_ms)
+        except trio.TooSlowError:
+            if link.silent_ms >= timeout_ms:
+                await link.close()
+            raise
+
     async def _link(self, namesrv: str) -> Connection:
         async with self._connecting[namesrv]:
             link = self._links.get(namesrv)
-            if link is None:
+            if link is None or link.closed.is_set():
                 host, _, port = namesrv.rpartition(":")
                 link = await Connection.connect(host.strip("[]"), int(port), nursery=self._nursery, timeout_ms=self._timeout_ms)
                 self._links[namesrv] = link
