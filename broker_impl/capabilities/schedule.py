@@ -26,7 +26,7 @@ from broker_impl.engine.slices import BYTES_PER_SLICE
 from broker_impl.intake import Intake, NotTaken, PutStatus
 from broker_impl.state.delay_offsets import DelayOffsets
 from broker_impl.state.stats import Stats
-from rmq_store.errors import Cold
+from rmq_store.errors import Cold, StoreError
 from rmq_store.log.copies import Readdressing, readdress, values_of
 from rmq_store.log.draft import Draft, Placed
 from rmq_store.results import Arrived
@@ -45,6 +45,8 @@ RETRY_MS: Final = 100
 """After an append that failed (DELAY_FOR_A_WHILE)."""
 ERROR_MS: Final = 1_000
 """After an error that nobody foresaw; Java waits for ten (DELAY_FOR_A_PERIOD)."""
+TRIES_MAX: Final = 10
+"""So often, then a message is passed over of which nobody foresaw that it cannot be delivered."""
 LOOK_MS_MAX: Final = 1_000
 """The wall clock is looked at this often."""
 UNITS_PER_SLICE: Final = 64
@@ -79,6 +81,10 @@ class Undeliverable(Exception):
     """A unit that is passed over; the text says why."""
 
 
+class Hindered(Exception):
+    """A unit is tried again, and with it what comes after it."""
+
+
 class Schedule(Capability):
     """Delivers; answers no code.  `start` after everything is loaded."""
 
@@ -105,6 +111,8 @@ class Schedule(Capability):
         self._next: deque[int] = deque()
         """Levels that wait for their turn."""
         self._started = False
+        self._failures: dict[int, tuple[int, int]] = {}
+        """By level: the offset of a message that could not be delivered, and how often."""
 
     def start(self) -> None:
         """Clamp what was loaded to the recovered queues and begin."""
@@ -169,7 +177,9 @@ class Schedule(Capability):
                 if copies.bytes >= BYTES_PER_SLICE:
                     wait_ms = 0
                     break
-                if draft is not None:
+                if draft is None:
+                    self._env.log.error("delay level %d: offset %d is passed over: its message cannot be read", level, offset)
+                else:
                     self._deliver_one(level, offset, draft, copies)
                 offset += 1
         except Cold as there:
@@ -177,6 +187,11 @@ class Schedule(Capability):
         except NotTaken as no:
             self._env.log.warning("delay level %d: offset %d was not stored: %s", level, offset, no)
             wait_ms = RETRY_MS
+        except Hindered:
+            wait_ms = ERROR_MS
+        except (StoreError, OSError) as wrong:  # and what was staged before it counts
+            self._env.log.error("delay level %d: offset %d cannot be read: %s", level, offset, wrong)
+            wait_ms = ERROR_MS
         if copies.end_offset:
             self._busy.add(level)
             self._staged = True
@@ -246,8 +261,22 @@ class Schedule(Capability):
             if no.status not in NEVER:
                 raise
             self._env.log.error("delay level %d: offset %d can never be stored in %s: %s", level, offset, draft.topic, no)
+        except StoreError:
+            raise
+        except Exception as bug:
+            self._fail(level, offset, bug)
         else:
             copies.add(draft, placed)
+
+    def _fail(self, level: int, offset: int, bug: Exception) -> None:
+        """A message cannot be delivered, nobody foresaw why.  Raises `Hindered`: not yet; later it is passed over, as in Java."""
+        before, tries = self._failures.get(level, (offset, 0))
+        tries = tries + 1 if before == offset else 1
+        self._failures[level] = offset, tries
+        self._env.log.error("delay level %d: offset %d cannot be delivered, try %d", level, offset, tries, error=bug)
+        if tries < TRIES_MAX:
+            raise Hindered
+        self._env.log.error("delay level %d: offset %d is passed over", level, offset)
 
     def _readdress(self, draft: Draft) -> None:
         """What is delivered, with all properties: consumers see DELAY, REAL_TOPIC, REAL_QID.  Raises `Undeliverable`."""

@@ -105,7 +105,7 @@ class TransactionCheck(Capability):
             yield from self._finish(queue_id)
 
     def _check_queue(self, queue_id: int) -> Generator[Pause | None]:
-        """Raises `CheckEnds`, OSError, and what a commit raises: then nothing of its slice is passed over."""
+        """Raises what a commit raises: then nothing of its slice is passed over.  What cannot be read waits for the next one."""
         ends_mono_ms = self._env.mono_ms + QUEUE_MS_MAX
         halves = self._halves
         lowest, highest = self._store.queue_bounds(names.TRANS_HALF_TOPIC, queue_id)
@@ -129,6 +129,9 @@ class TransactionCheck(Capability):
             except (NotTaken, Refusal) as no:
                 self._env.log.warning("check of transactions, queue %d: offset %d was not stored: %s", queue_id, offset, no)
                 stop = True
+            except (StoreError, OSError) as wrong:  # and what was staged before it counts
+                self._env.log.error("check of transactions, queue %d: offset %d cannot be read: %s", queue_id, offset, wrong)
+                stop = True
             if offset > first:
                 self._engine.after_commit(partial(self._passed, queue_id, offset))
             yield None
@@ -145,6 +148,7 @@ class TransactionCheck(Capability):
         """Deal with one half message without end; its size.  Raises `CheckEnds`: it is to stay; `NotTaken`, `Refusal`, `Cold`."""
         half = self._read(queue_id, offset)
         if half is None:
+            self._env.log.error("half message %d of queue %d cannot be read, and is passed over", offset, queue_id)
             return 0
         unit, values = half
         place = real_place_of(values)

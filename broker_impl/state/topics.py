@@ -245,7 +245,8 @@ class TopicTable(VersionedTable[TopicConfig]):
         if names.path_problem(topic.topic_name):
             raise ValueError(f"no directory can have the name {plain_text(topic.topic_name)}")
         self.check_unsaved()
-        check_room("topics", self._rows.rows, {topic.topic_name}, self.rows_max)
+        if topic.topic_name not in names.SYSTEM_TOPICS:  # without room for one of these, what needs it would stand still
+            check_room("topics", self._rows.rows, {topic.topic_name}, self.rows_max)
         self._rows.put(topic.topic_name, topic)
         self._changed(undo=lambda: self._put_back([(topic.topic_name, None)]))
         self._note_unsaved((topic.topic_name,))

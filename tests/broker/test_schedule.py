@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_impl.capabilities.schedule import RETRY_MS, UNITS_PER_SLICE
+from broker_impl.capabilities.schedule import RETRY_MS, TRIES_MAX, UNITS_PER_SLICE
 from broker_impl.engine.slices import BYTES_PER_SLICE
 from rmq_store.errors import Cold
 from rmq_store.log.draft import Draft
@@ -208,6 +208,57 @@ def test_a_bug_in_a_delivery_is_logged_and_the_level_goes_on(
     assert harness.stored("T", 1) == []
     harness.driver.advance(60_000)
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
+
+
+def test_one_that_cannot_be_delivered_for_a_reason_nobody_foresaw_holds_up_no_other_for_ever(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(4):
+        delayed(harness, 1, b"%d" % number)
+    intake = harness.node.halves.intake
+    stage = intake.stage_draft
+    monkeypatch.setattr(intake, "stage_draft", lambda draft, *rest: 1 // 0 if draft.body == b"2" else stage(draft, *rest))
+    harness.driver.advance(1_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1"]
+    harness.driver.advance(60_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1", b"3"]
+    assert caplog.text.count("offset 2 cannot be delivered, try ") == TRIES_MAX
+    assert "delay level 1: offset 2 is passed over" in caplog.text
+
+
+def test_what_comes_before_a_place_that_cannot_be_read_comes_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        delayed(harness, 1, b"%d" % number)
+    store = harness.node.store
+    copies = store.copies
+
+    def unreadable(topic: str, places: Sequence[tuple[int, int]]) -> Iterator[Draft | None]:
+        for draft in copies(topic, places):
+            if draft is not None and draft.body == b"2":
+                raise OSError(24, "Too many open files")
+            yield draft
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "copies", unreadable)
+        harness.driver.advance(10_000)
+        assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1"]
+    harness.driver.advance(10_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_one_that_is_damaged_is_passed_over_with_a_line(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delayed(harness, 1, b"0")
+    delayed(harness, 1, b"1")
+    store = harness.node.store
+    copies = store.copies
+    monkeypatch.setattr(
+        store, "copies", lambda *asked: (None if draft is None or draft.body == b"0" else draft for draft in copies(*asked))
+    )
+    harness.driver.advance(10_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"1"]
+    assert "delay level 1: offset 0 is passed over: its message cannot be read" in caplog.text
 
 
 def test_a_cold_queue_is_read_by_somebody_else(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -403,6 +403,46 @@ def test_what_cannot_be_read_is_not_read_again_and_again(harness: Harness, monke
     assert UNIQUE.format(1) in [question.msg_id for question, _ in producer.questions()]
 
 
+def test_what_a_check_has_put_back_before_a_place_that_cannot_be_read_is_not_put_back_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For want of descriptors, say: each is delivered once all the same."""
+    for number in range(3):
+        half(harness, number)
+    producer = Producer(harness, says=TRANSACTION_COMMIT)
+    store = harness.node.store
+    bad, failures = harness.stored(HALF)[2].physical_offset, [OSError(24, "Too many open files")] * 3
+    stored = store.stored
+
+    def failing(physical_offset: int, size: int) -> Any:
+        if physical_offset == bad and failures:
+            raise failures.pop()
+        return stored(physical_offset, size)
+
+    monkeypatch.setattr(store, "stored", failing)
+    for _ in range(6):
+        check(harness, producer)
+        producer.questions()
+        harness.driver.advance(500)
+    assert not failures
+    keys = [props(unit)["UNIQ_KEY"] for queue in range(4) for unit in harness.stored("T", queue)]
+    assert sorted(keys) == [UNIQUE.format(number) for number in range(3)]
+
+
+def test_the_topic_of_what_is_given_up_is_made_whatever_the_table_holds(tmp_path: Path) -> None:
+    """Without it nobody behind the first that is given up would be asked."""
+    harness = Harness(tmp_path, transactionCheckMax=1).begun()
+    half(harness, 0)
+    harness.node.topics.rows_max = len(harness.node.topics)
+    producer = Producer(harness)
+    check(harness, producer)
+    half(harness, 1)
+    for _ in range(4):
+        check(harness, producer)
+    assert {question.msg_id for question, _ in producer.questions()} == {UNIQUE.format(0), UNIQUE.format(1)}
+    assert len(harness.stored(GIVEN_UP)) == 2
+
+
 def test_ends_that_are_not_written_are_written_later(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     end(harness, half(harness), TRANSACTION_ROLLBACK)
     failing = failing_commits(harness, monkeypatch)
