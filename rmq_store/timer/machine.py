@@ -109,6 +109,8 @@ class Timer:
         )
         self._leaving = Readdressing(leaving, marks, queue_of, added=2)
         self._sees(wall_ms)
+        if check is not None and (self.log.end < check.flush_position or self.queue_offset < check.queue_offset):
+            self.check_file.write(self.check()).sync()  # it speaks for what is gone, and must not for what takes that place
 
     def _sees(self, wall_ms: int) -> None:
         """The clock; one that goes back changes nothing (`maybeMoveWriteTime`)."""

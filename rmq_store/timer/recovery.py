@@ -37,7 +37,10 @@ class Recovered(NamedTuple):
 def recover(
     check: Check | None, has_wheel: bool, log: TimerLog, wheel: TimerWheel, store: Reading, log_end: int, wall_ms: int
 ) -> Recovered:
-    """Cut and mend in memory, and the log on the disk.  `log_end`: of the commit log.  Raises OSError."""
+    """Cut and mend in memory, and the log on the disk.  `log_end`: of the commit log.
+
+    Raises OSError, and ForeignFile when messages wait in slots that are not as long as `timerPrecisionMs`.
+    """
     said: list[str] = []
     known = check or Check(0, 0, 0, 0, 0, 0, 0)
     queue_offset = min(known.queue_offset, known.master_offset)
@@ -51,9 +54,11 @@ def recover(
     precision_ms = wheel.precision_ms
     oldest_ms = wall_ms // precision_ms * precision_ms - (wheel.slots // 2 - BLANK_SLOTS) * precision_ms
     read_ms = max(known.read_ms // precision_ms * precision_ms, oldest_ms)
-    if has_wheel and _has_other_ticks(log, wheel):
-        said.append("the slots of the timer's wheel are not as long as timerPrecisionMs: it is made again from the timer's log")
-        _make_wheel(log, wheel, wheel.tick(read_ms))
+    if has_wheel and _has_other_ticks(log, wheel, begin, known.read_ms):
+        said.append(
+            "the slots of the timer's wheel were not as long as timerPrecisionMs, and nothing waits in them: it begins anew"
+        )
+        wheel.empty()
     else:
         _mend_wheel(log, wheel, begin if has_wheel else log.begin, said)
     if known.read_ms > 0:  # what was due in a long stop, or before a clock that ran ahead, is still to come
@@ -135,29 +140,27 @@ def _mend_wheel(log: TimerLog, wheel: TimerWheel, begin: int, said: list[str]) -
             wheel.put(linked(slot, tick, at, unit.magic))
 
 
-def _has_other_ticks(log: TimerLog, wheel: TimerWheel) -> bool:
-    """The wheel was written with another precision: what its slots lead to belongs into other slots."""
-    differs = False
+def _has_other_ticks(log: TimerLog, wheel: TimerWheel, begin: int, read_ms: int) -> bool:
+    """The wheel was written with another precision, and nothing waits in it.
+
+    Raises ForeignFile when something does: a slot's chain in the log goes from unit to unit of that slot, so what several have,
+    or what belongs into several, is not to be found by one.
+    """
+    length_ms = 0
+    waits = False
     for slot in wheel.used():
         unit = _read(log, slot.last)
         if unit is not None:
             if wheel.tick(unit.slot_ms) == slot.tick:
                 return False
-            differs = True
-    return differs
-
-
-def _make_wheel(log: TimerLog, wheel: TimerWheel, begin_tick: int) -> None:
-    """Let every unit whose slot was not read be in its slot, and nothing else.  Raises ForeignFile."""
-    wheel.empty()
-    for at, unit in log.scan(log.begin, log.end):
-        tick = wheel.tick(unit.slot_ms)
-        if tick >= begin_tick + wheel.slots:
-            raise ForeignFile(
-                f"{wheel.path} reaches too far for slots of {wheel.precision_ms} ms: set timerPrecisionMs as it was"
-            )
-        if tick >= begin_tick:
-            wheel.put(linked(wheel.get(tick), tick, at, unit.magic))
+            length_ms = round(unit.slot_ms / slot.tick)
+            waits = waits or unit.slot_ms >= read_ms
+    if length_ms and (waits or any(unit.slot_ms >= read_ms for _, unit in log.scan(begin, log.end))):
+        raise ForeignFile(
+            f"{wheel.path} has messages that wait, in slots of {length_ms} ms and not of {wheel.precision_ms} ms:"
+            f" set timerPrecisionMs={length_ms} as it was, until they have come"
+        )
+    return length_ms > 0
 
 
 def linked(slot: Slot, tick: int, at: int, magic: int) -> Slot:

@@ -252,34 +252,50 @@ def test_a_start_after_the_clock_was_turned_back(due: str) -> None:
     assert rig.keys() == [*came, "new"]
 
 
-@pytest.mark.parametrize("precision_ms", [100, 500, 1_500, 2_000])
-def test_a_start_with_another_precision(precision_ms: int) -> None:
+@pytest.mark.parametrize("precision_ms", [100, 500, 1_500, 2_000, 5_000])
+@pytest.mark.parametrize("kill", [False, True])
+def test_slots_of_another_length_are_refused_while_something_waits(precision_ms: int, kill: bool) -> None:
+    """A slot has one chain: what belongs into several, or what several have, is not to be found by it."""
     rig = TimerRig()
     rig.send(START_MS + 2_000, "gone")
     rig.wait(4_000)
     keys = [rig.send(START_MS + after_ms) for after_ms in (20_000, 40_000, 40_500, 50_000, 60_000)]
     rig.turn()
-    rig.recall(keys[3], START_MS + 50_000)
+    rig.flush()
+    rig.changes["timer_precision_ms"] = precision_ms
+    with pytest.raises(ForeignFile, match=r"slots of 1000 ms .*set timerPrecisionMs=1000 as it was"):
+        rig.crash() if kill else rig.reopen()
+    rig.disk.locked.clear()
+    rig.changes["timer_precision_ms"] = 1_000
+    rig.open()
+    rig.wait(70_000)
+    assert rig.keys() == ["gone", *keys]
     rig.close()
     rig.changes["timer_precision_ms"] = precision_ms
     rig.open()
     [said] = rig.said
-    assert "not as long as timerPrecisionMs" in said
-    del keys[3]
-    rig.wait(18_000 if precision_ms > 1_000 else 16_000)
-    assert rig.keys() == ["gone", keys[0]]
+    assert "nothing waits in them" in said
+    keys += [rig.send(rig.wall_ms + after_ms) for after_ms in (11_000, 12_000, 30_000, 31_000)]
+    rig.wait(10_000)
     rig.reopen()
     assert rig.said == []
-    rig.wait(50_000)
+    assert rig.keys() == ["gone", *keys[:5]]
+    rig.wait(40_000)
     assert rig.keys() == ["gone", *keys]
     assert rig.timer.waiting == 0
 
 
-def test_a_wheel_that_would_reach_too_far_is_refused() -> None:
+@pytest.mark.parametrize("precision_ms", [500, 2_000, 5_000])
+def test_what_did_not_reach_the_wheel_before_a_kill_enters_one_of_other_slots(precision_ms: int) -> None:
     rig = TimerRig()
-    rig.send(START_MS + 50_000)
+    rig.send(START_MS + 2_000, "gone")
+    rig.wait(4_000)
+    rig.flush()
+    keys = [rig.send(START_MS + after_ms) for after_ms in (20_000, 21_000, 22_000, 40_000)]
     rig.turn()
-    rig.close()
-    rig.changes["timer_precision_ms"] = 1
-    with pytest.raises(ForeignFile, match="set timerPrecisionMs as it was"):
-        rig.open()
+    rig.changes["timer_precision_ms"] = precision_ms
+    rig.crash()
+    rig.wait(10_000)
+    assert rig.keys() == ["gone"]
+    rig.wait(40_000)
+    assert rig.keys() == ["gone", *keys]

@@ -145,6 +145,28 @@ def test_a_failed_sync_is_the_last() -> None:
     assert rig.keys() == ["K1"]
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_commit_log_that_lost_its_end_and_then_a_kill(kept: int) -> None:
+    """What entered the timer's log at the place of what is gone has nobody to speak for it until the check file is written."""
+    rig = TimerRig()
+    keys = [rig.send(START_MS + 20_000 + 1_000 * number) for number in range(5)]
+    rig.turn()
+    rig.flush()
+    ends = [message.physical_offset for message in rig.messages(names.WHEEL_TIMER_TOPIC)]
+    rig.disk = rig.disk.crash("all")
+    rig.disk.locked.clear()
+    log = rig.disk.open(f"{ROOT}/commitlog/{0:020d}")
+    log.write_at(ends[kept], bytes(log.length() - ends[kept]))
+    rig.disk.unlink(f"{ROOT}/checkpoint")  # so that the end is looked for
+    rig.open()
+    assert rig.timer.queue_offset == kept
+    keys[kept:] = [rig.send(START_MS + 30_000 + 1_000 * number, f"new{number}") for number in range(4)]
+    rig.turn()
+    rig.crash()
+    rig.wait(50_000)
+    assert rig.keys() == keys
+
+
 @pytest.mark.parametrize("lost", [LOG, WHEEL, CHECK, "all"])
 def test_a_lost_file(lost: str) -> None:
     rig = TimerRig()
