@@ -7,17 +7,23 @@ always of `rmq inspect` and `rmq spark`); wrong usage is click's, with exit stat
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
-from collections.abc import Sequence
+try:
+    import contextlib
+    import os
+    import signal
+    import sys
+    import threading
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
-import click
+    import click
 
-from rmq_cli.complaint import Complaint, Unread
-from rmq_cli.lazy_group import LazyGroup
-from rmq_cli.printing import complaining_output
+    from rmq_cli.complaint import Complaint, Unread
+    from rmq_cli.lazy_group import LazyGroup
+    from rmq_cli.printing import complaining_output
+    from rmq_cli.stopping import INTERRUPTED, STATUS_OF_SIGNAL
+except KeyboardInterrupt:  # Ctrl-C, in what is most of the time until `main` is called
+    raise SystemExit(128 + 2) from None
 
 SUBCOMMANDS = {
     "dev": "Start a name server and a broker in one process, ready for a Java client.",
@@ -50,6 +56,43 @@ class Subcommands(LazyGroup):
 
     def place(self, name: str) -> tuple[str, str]:
         return name, "command"
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        with _ended_at_once():
+            return super().get_command(ctx, name)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _interruptible():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _interruptible():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _ended_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process while it only imports: a module in C makes another error of a `KeyboardInterrupt`."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, _frame: os._exit(STATUS_OF_SIGNAL + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends what is inside without a word; click would say "Aborted!", with status 1."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

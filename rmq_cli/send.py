@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
-from rmq_cli.complaint import Complaint
+from rmq_cli.complaint import Complaint, Unread
 
 GROUP = "rmq-send"
 """Of producers, where none is named."""
@@ -76,7 +76,13 @@ def command(
                         except ClientError as error:
                             raise Complaint(f"{error}; {sent} messages were sent before" if lines else str(error)) from None
                         sent += 1
-                        _say(result, as_json)
+                        try:
+                            _say(result, as_json)
+                        except Unread:
+                            raise
+                        except Complaint as wrong:
+                            messages = "1 message was" if sent == 1 else f"{sent} messages were"
+                            raise Complaint(f"{wrong}; {messages} sent before") from None
 
     began = time.perf_counter()
     run(send)

@@ -13,6 +13,7 @@ from types import FrameType
 
 STATUS_OF_SIGNAL = 128
 """Exit status of a program that a signal has ended, as shells report it: 128 and the signal's number."""
+INTERRUPTED = STATUS_OF_SIGNAL + signal.SIGINT
 
 
 @contextlib.contextmanager

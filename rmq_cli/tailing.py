@@ -12,7 +12,7 @@ import trio
 
 from rmq_cli.message_lines import Where
 from rmq_cli.printing import until_unread
-from rmq_client.consuming.pull_result import PullStatus
+from rmq_client.consuming.pull_result import PullStatus, ask_again_s
 from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
@@ -80,6 +80,7 @@ class Tail:
 
     async def _read(self, queue: MessageQueue, offset: int, end: int | None) -> None:
         while end is None or offset < end:
+            began_s = trio.current_time()
             try:
                 result = await self._puller.pull(
                     queue, offset, subscription=self._subscription, hold_ms=self._hold_ms if end is None else 0
@@ -98,8 +99,11 @@ class Tail:
                     if self._left <= 0:
                         self._enough.cancel()
                         return
-            if end is not None and result.status is PullStatus.NO_NEW_MSG:
+            stayed = not result.messages and result.next_offset == offset
+            if end is not None and (stayed or result.status is PullStatus.NO_NEW_MSG):
                 return
+            if stayed:
+                await trio.sleep_until(ask_again_s(began_s, self._hold_ms))
             offset = result.next_offset
 
 

@@ -57,12 +57,11 @@ def connect(name_servers: str | Sequence[str] | None = None, **options: Any) -> 
         ready.set()
 
     loop = BlockingThread(ready.set, over)
-    loop.start(name_servers, options)
-    ready.wait()
-    if ended.is_set():
-        loop.join()
     try:
-        yield Client(loop, loop.client)
+        loop.start(name_servers, options)
+        ready.wait()
+        if not ended.is_set():
+            yield Client(loop, loop.client)
     finally:
         if loop.is_here:  # not in a child of a fork, where nothing ends: the client is the parent's
             loop.end()

@@ -49,7 +49,7 @@ class BrokerCalls:
         self._log.info("%s sets %s on %s to %d offsets", call.address, asked.group, asked.topic, len(offsets))
         consumer = self._members.consumer(asked.group)
         if consumer is not None:
-            self._nursery.start_soon(consumer.go_on_at, asked.topic, offsets)
+            consumer.go_on_at(asked.topic, offsets)
 
     def _status(self, call: BrokerCall) -> bytes:
         asked = call.command.header(GetConsumerStatusFromClient)

@@ -1,7 +1,7 @@
 """A client: made by `connect`, lives as long as its `async with` block, and makes producers, pullers and what manages topics.
 
-`connect` opens nothing: a server is called when somebody needs it.  Everything that runs runs in the nursery of the block, and
-has ended when the block has.
+`connect` opens nothing: a server is called when somebody needs it.  Everything that runs has ended when the block has; who
+cancels the block does not cancel that, so that its last words reach the servers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rmq_client.consuming.subscriptions import TOOLS_GROUP, Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError
 from rmq_client.name_servers import addresses_of
+from rmq_client.own_tasks import own_nursery
 from rmq_client.producing.producer import Producer, SendHook
 from rmq_client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from rmq_client.signing import Credentials
@@ -103,20 +104,15 @@ async def connect(
         machine.dial = dial_with(tls)
     with _known_settings():
         told = ClientSettings(**settings)
-    raised: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with own_nursery() as nursery:
         client = Client(nursery, addresses, told, machine, credentials)
         nursery.start_soon(client.keep_routes)
         nursery.start_soon(client.keep_beating)
         try:
             yield client
-        except BaseException as error:
-            raised = error
-        with trio.CancelScope(shield=True):
-            await client.leave()
-        nursery.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+        finally:
+            with trio.CancelScope(shield=True):
+                await client.leave()
 
 
 @contextmanager

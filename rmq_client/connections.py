@@ -15,7 +15,7 @@ import trio
 
 from rmq_client.errors import AnswerLate, CallerError, ClientClosed, ConnectionEnded, NetworkError, Unreachable, Unreadable
 from rmq_client.world import Dial
-from rmq_net.connection import CONNECT_MS, Answering, Connection, ConnectionLost
+from rmq_net.connection import CONNECT_MS, Answering, Connection, ConnectionLost, NoRoom
 from rmq_net.log import Log
 from rmq_net.reason import reason
 from rmq_wire.codes import LanguageCode, ResponseCode
@@ -132,10 +132,12 @@ class Connections:
             return await connection.ask(request, body, ends_s=ends_s, ext=self._signed(request, body))
         except ValueError as wrong:
             raise _unwritable(request, wrong) from None
-        except trio.TooSlowError:
+        except trio.TooSlowError as late:
             waited_ms = int((ends_s - began_s) * 1e3)
             if connection.silent_ms >= waited_ms > 0:
                 self._retire(address, connection, at_once=True)
+            if isinstance(late, NoRoom):
+                raise Unreachable(f"{address} takes nothing from us, {timeout_ms} ms long: nothing was sent") from None
             raise AnswerLate(f"{address} did not answer {type(request).__name__} within {timeout_ms} ms") from None
         except ConnectionLost as lost:
             raise ConnectionEnded(f"{address}: {lost}") from None

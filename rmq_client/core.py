@@ -36,6 +36,8 @@ from rmq_wire.headers.naming import GetRouteInfo
 FIRST_HEARTBEAT_MS: Final = 1_000
 GOODBYE_MS: Final = 1_000
 """How long leaving may wait for brokers to hear of it; they find out by the end of the connection, too."""
+GOODBYES_S: Final = 10.0
+"""The same for all groups of a client together."""
 UNUSED_MS: Final = 600_000
 """A topic's route that nobody has used for so long is not asked for any more: who sends to ever new topics would ask for all."""
 
@@ -131,8 +133,10 @@ class ClientCore:
 
     def known_route(self, topic: str, now_ms: int | None = None) -> TopicRoute | None:
         """The same without asking anybody; that it was wanted keeps it.  now_ms: where the caller has just looked."""
-        self._used_ms[topic] = mono_ms() if now_ms is None else now_ms
-        return self.routes.get(topic)
+        found = self.routes.get(topic)
+        if found is not None:
+            self._used_ms[topic] = mono_ms() if now_ms is None else now_ms
+        return found
 
     async def route_to_write(self, topic: str, model: str, queues_max: int) -> TopicRoute:
         """The same for a producer: a topic that nobody knows gets the queues of `model`, after which its broker will make it."""
@@ -173,6 +177,7 @@ class ClientCore:
         try:
             data = TopicRouteData.read(answer.body)
             changed = self.routes.put(topic, modelled_on(data, queues_max) if model else data)
+            self._used_ms.setdefault(topic, mono_ms())  # of one that has no route nothing is kept
         except BadBody as wrong:
             raise Unreadable(str(wrong), self.name_servers.chosen) from None
         if changed:
@@ -201,10 +206,15 @@ class ClientCore:
                     return
                 except ClientError as error:
                     self.log.warning("the route of %s is not renewed: %s", topic, str(error))
-            unneeded = self.routes.drop_unrouted()
+            unneeded = self.routes.drop_unrouted(self._needed())
             for address in unneeded:
                 self.broker_versions.pop(address, None)
             self.connections.close_unneeded(unneeded)
+
+    def _needed(self) -> set[str]:
+        """Brokers that live and whose queues consumers still have: they must hear how far these are, whatever routes say."""
+        places = {name: self.routes.reading_place(name) for name in self.members.brokers}
+        return {name for name, place in places.items() if place is not None and self.connections.living(place.address)}
 
     async def keep_beating(self) -> None:
         """Runs as long as the client: brokers hear from it."""
@@ -244,8 +254,9 @@ class ClientCore:
 
     async def leave(self) -> None:
         """Say goodbye where we are known, then hang up."""
-        for producer_group, consumer_group in self.members.groups():
-            await self.say_goodbye(producer_group, consumer_group)
+        with trio.move_on_after(GOODBYES_S):
+            for producer_group, consumer_group in self.members.groups():
+                await self.say_goodbye(producer_group, consumer_group)
         await self.connections.aclose()
 
     async def say_goodbye(self, producer_group: str | None, consumer_group: str | None) -> None:

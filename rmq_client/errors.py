@@ -44,7 +44,10 @@ class ClientError(Exception):
         self.attempts: tuple[str, ...] = ()
         """Of a send: what was tried before, `broker: why it failed`, one for each attempt."""
         self.maybe_stored = False
-        """Of a send: the request went out and no answer came, so the message may be stored.  Sending it again may double it."""
+        """Of a send: the request went out and no answer came, or none that can be read, so the message may be stored.
+
+        Sending it again may double it.
+        """
         self.sent: tuple[Any, ...] = ()
         """Of a batch in several requests: the `SendResult` of each one that was answered before this error."""
 
@@ -137,11 +140,12 @@ class BrokerError(ClientError):
 
 
 class Unreadable(BrokerError):
-    """An answer that breaks the protocol."""
+    """An answer that breaks the protocol.  `done`: its code says that what was asked for is done."""
 
-    def __init__(self, why: str, address: str) -> None:
+    def __init__(self, why: str, address: str, *, done: bool = False) -> None:
+        self.done = done
         super().__init__(ResponseCode.SYSTEM_ERROR, f"its answer cannot be read: {why}", address)
 
 
 class UnreadableBody(ClientError):
-    """A message's body that cannot be unpacked: it is spoilt, or what unpacks it is not installed."""
+    """A message's body that fails its check sum, or cannot be unpacked: it is spoilt, or what unpacks it is not installed."""

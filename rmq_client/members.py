@@ -28,8 +28,11 @@ class Consuming(Protocol):
     def progress(self, topic: str) -> dict[MessageQueue, int]:
         """The offsets that it consumes next, as far as it has moved them."""
 
-    async def go_on_at(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere in those queues that are its own."""
+    def brokers(self) -> set[str]:
+        """Names, of its queues."""
+
+    def go_on_at(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in those queues that are its own, unless it has left before that."""
 
     async def consume_directly(self, unit: bytes, broker_name: str) -> ConsumeMessageDirectlyResult:
         """Have the listener take one message, outside of all order and progress.  Raises `Unreadable`."""
@@ -54,6 +57,11 @@ class Members:
     def consumes(self) -> bool:
         """Somebody does."""
         return bool(self._consumers)
+
+    @property
+    def brokers(self) -> set[str]:
+        """The names of those whose queues consumers have."""
+        return set().union(*(one.brokers() for one in self._consumers.values()))
 
     def join_producer(self, group: str) -> None:
         """Raises `CallerError` when the client has a producer of that group: brokers would take both for one."""

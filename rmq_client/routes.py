@@ -7,7 +7,7 @@ Source: `MQClientInstance` (`topicRouteData2TopicPublishInfo`, `topicRouteData2T
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from rmq_client.errors import CallerError
@@ -118,9 +118,12 @@ class RouteTable:
         """Nobody wants this topic any more."""
         self._routes.pop(topic, None)
 
-    def drop_unrouted(self) -> list[str]:
-        """Forget brokers that no topic's route names any more; their addresses, which need no connection now."""
-        named = {broker.broker_name for route in self._routes.values() for broker in route.data.broker_datas}
+    def drop_unrouted(self, needed: Collection[str] = ()) -> list[str]:
+        """Forget brokers that no topic's route names any more; their addresses, which need no connection now.
+
+        needed: the names of brokers to keep all the same.
+        """
+        named = set(needed) | {broker.broker_name for route in self._routes.values() for broker in route.data.broker_datas}
         before = self.addresses()
         self._brokers = {name: broker for name, broker in self._brokers.items() if name in named}
         return sorted(before - self.addresses())

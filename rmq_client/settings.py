@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,14 @@ RETRY_RESPONSE_CODES: Final = frozenset(
 """After these another broker may do better.  Source: `DefaultMQProducer.retryResponseCodes`."""
 
 
+def _at_least(least: int, settings: object, *names: str) -> None:
+    """Raises `CallerError` for one that is less, or no number."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+            raise CallerError(f"{name} must be a number of at least {least}, not {value!r}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSettings:
     """Of one client, which all its producers and consumers share.  Times in milliseconds.  Java: `ClientConfig`."""
@@ -41,9 +50,8 @@ class ClientSettings:
     """Say again only that nothing has changed, to brokers that know that form (5.0 on)."""
 
     def __post_init__(self) -> None:
-        for name in ("connect_timeout_ms", "mq_client_api_timeout_ms", *_INTERVALS):
-            if getattr(self, name) <= 0:
-                raise CallerError(f"{name} must be above 0")
+        _at_least(1, self, "connect_timeout_ms", "mq_client_api_timeout_ms")
+        _at_least(1, self, "poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,9 +91,11 @@ class ConsumerSettings:
     """How long leaving waits for listeners that are at work."""
 
     def __post_init__(self) -> None:
-        for name in ("consume_thread_max", "consume_message_batch_max_size", "pull_batch_size", "pull_threshold_for_queue"):
-            if getattr(self, name) < 1:
-                raise CallerError(f"{name} must be at least 1")
+        _at_least(1, self, "consume_thread_max", "consume_message_batch_max_size", "pull_batch_size")
+        _at_least(1, self, "pull_threshold_for_queue", "pull_threshold_size_for_queue", "consume_concurrently_max_span")
+        _at_least(1, self, "consume_timeout_ms", "persist_consumer_offset_interval_ms", "rebalance_interval_ms")
+        _at_least(0, self, "pull_interval_ms", "suspend_current_queue_time_ms", "await_termination_ms")
+        _at_least(-1, self, "max_reconsume_times")
         for name in ("pull_threshold_for_topic", "pull_threshold_size_for_topic"):
             if getattr(self, name) < 1 and getattr(self, name) != -1:
                 raise CallerError(f"{name} must be at least 1, or -1 for none")
@@ -121,7 +131,6 @@ class ConsumerSettings:
 LEVELS: Final = {"zlib": (0, 9), "zstd": (1, 22)}
 FROM_WHERE: Final = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")
 _SIZE_MIN: Final = 1 << 20
-_INTERVALS: Final = ("poll_name_server_interval_ms", "heartbeat_broker_interval_ms")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,8 +166,11 @@ class ProducerSettings:
     detect_interval_ms: int = 2_000
 
     def __post_init__(self) -> None:
-        if self.send_msg_timeout_ms <= 0 or self.retry_times_when_send_failed < 0:
-            raise CallerError("send_msg_timeout_ms must be above 0, retry_times_when_send_failed at least 0")
+        _at_least(1, self, "send_msg_timeout_ms", "max_message_size", "default_topic_queue_nums")
+        _at_least(1, self, "detect_timeout_ms", "detect_interval_ms")
+        _at_least(0, self, "retry_times_when_send_failed", "compress_msg_body_over_howmuch")
+        if self.send_msg_max_timeout_per_request_ms is not None:
+            _at_least(1, self, "send_msg_max_timeout_per_request_ms")
         if self.compress_type not in ("zlib", "lz4", "zstd"):
             raise CallerError(f"compress_type {self.compress_type!r}: zlib, lz4 and zstd are known")
         least, most = LEVELS.get(self.compress_type, (self.compress_level, self.compress_level))

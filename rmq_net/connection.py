@@ -56,6 +56,10 @@ class ConnectionLost(Exception):
     """The connection ended before the answer came.  Says why."""
 
 
+class NoRoom(trio.TooSlowError):
+    """The time was over before there was room for the question: nothing of it was sent."""
+
+
 class _Question:
     """Somebody waits for this answer: `task`, until it is woken or gives up."""
 
@@ -155,14 +159,17 @@ class Connection:
     ) -> Command:
         """The answer to a question, whatever its code.  Its body is its own.  ends_s: instead of a time-out, by trio's clock.
 
-        Raises `trio.TooSlowError` when it does not come in time, `ConnectionLost`, `BadHeader` when it cannot be read,
-        `UnicodeEncodeError` when the question cannot be written.
+        Raises `trio.TooSlowError` when it does not come in time (`NoRoom` when there was no room in time to send the question),
+        `ConnectionLost`, `BadHeader` when it cannot be read, `UnicodeEncodeError` when the question cannot be written.
         """
         if ends_s is None:
             ends_s = trio.current_time() + timeout_ms / 1e3
         if self.closed.is_set() or not self._room.is_set():
-            with trio.fail_at(ends_s):
-                await self._may_send()
+            try:
+                with trio.fail_at(ends_s):
+                    await self._may_send()
+            except trio.TooSlowError:
+                raise NoRoom from None
         question = _Question()
         opaque, frame = self._conversation.ask(request, body, deadline_ms=int(ends_s * 1e3), tag=question, ext=ext)
         self._send(frame)

@@ -90,9 +90,11 @@ class Listening:
         status, failed = None, None
         try:
             status = checked(await self._call(messages, context), context)
-        except Exception as error:
-            self._log.error("a listener failed", error=error)
-            failed = error
+        except BaseException as raised:
+            failed = failure(raised)
+            if failed is None:
+                raise
+            self._log.error("a listener failed", error=failed)
         return Called(status, failed, int((trio.current_time() - began_s) * 1e3))
 
     async def _call(self, messages: Sequence[ReceivedMessage], context: Context) -> object:
@@ -107,3 +109,17 @@ class Listening:
             raise
         except BaseException as error:  # such as asyncio's CancelledError, of a loop that the listener runs
             raise RuntimeError(f"the listener raised {error!r}") from error
+
+
+def failure(raised: BaseException) -> Exception | None:
+    """How a listener failed; None: it did not, somebody ends it.  One that wants to exit ends nobody beside itself."""
+    if isinstance(raised, Exception):
+        return raised
+    exits = isinstance(raised, SystemExit)
+    if isinstance(raised, BaseExceptionGroup):  # of a nursery of its own
+        exits = raised.split((Exception, SystemExit))[1] is None
+    if not exits:
+        return None
+    failed = RuntimeError(f"the listener raised {raised!r}")
+    failed.__cause__ = raised
+    return failed

@@ -47,6 +47,11 @@ def pause_ms(asked_ms: int | None, usual_ms: int) -> int:
     return min(max(wanted_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
 
 
+def _together(messages: Sequence[ReceivedMessage]) -> int:
+    """How many of the first are one batch.  A damaged one is alone: it is given up, and a batch only as a whole."""
+    return next((max(at, 1) for at, message in enumerate(messages) if message.damaged), len(messages))
+
+
 class Orderly:
     """For one consumer.  locks: None where all members get all messages."""
 
@@ -98,6 +103,9 @@ class Orderly:
             if not taken:
                 return
             messages = [message for message in taken if isinstance(message, ReceivedMessage)]
+            together = _together(messages)
+            held.consume_again(messages[together:])
+            messages = messages[:together]
             with self._own.working:
                 waits_ms = await self._consume(messages, queue, held)
             if waits_ms:
@@ -177,7 +185,10 @@ class Orderly:
         """
         again = False
         for message in messages:
-            if message.reconsume_times >= self._own.settings.max_retries_asked_for:
+            if message.damaged and self._own.settings.broadcasting:  # no group has its dead letters
+                self._own.client.log.warning("%s was not consumed, and will not come again", repr(message))
+                continue
+            if message.damaged or message.reconsume_times >= self._own.settings.max_retries_asked_for:
                 try:
                     await self._own.giving_back.send_copy(message)
                     continue

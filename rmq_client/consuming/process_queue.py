@@ -10,7 +10,7 @@ Source: `ProcessQueue`, `ConsumeMessageConcurrentlyService.processConsumeResult`
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -59,6 +59,8 @@ class ProcessQueue:
         """When a listener got it, by offset."""
         self._offset_max = 0
         self._consuming = False
+        self.on_less: Callable[[], None] = lambda: None
+        """Called when it has less than before."""
 
     # What came
 
@@ -186,6 +188,7 @@ class ProcessQueue:
         self._taken.clear()
         self._started_ms.clear()
         self.count = self.size = 0
+        self.on_less()
 
     def info(self, commit_offset: int, ahead_ms: int) -> ProcessQueueInfo:
         """As `mqadmin consumerStatus` shows it.  ahead_ms: what the wall clock is ahead of the one that never steps."""
@@ -211,3 +214,4 @@ class ProcessQueue:
     def _forget(self, message: Held) -> None:
         self.count -= 1
         self.size -= message.body_size
+        self.on_less()

@@ -127,6 +127,8 @@ class LocalProgress:
         self._client = client
         self._file = file
         self._stored: dict[MessageQueue, int] = {}
+        self._saving = trio.Lock()
+        """One at a time: they write the same file beside it, and the last one has to be the last."""
 
     async def load(self) -> None:
         """Read the file."""
@@ -146,6 +148,11 @@ class LocalProgress:
 
     async def tell_all(self, queues: Collection[MessageQueue], *, wait: bool) -> None:
         """Write the file, when anything has changed."""
+        with trio.CancelScope(shield=wait):  # a save that is under way ends whatever happens, and so does the one behind it
+            async with self._saving:
+                await self._save(queues)
+
+    async def _save(self, queues: Collection[MessageQueue]) -> None:
         known = {queue: offset for queue in queues if (offset := self.table.get(queue)) is not None}
         moved = {queue: offset for queue, offset in known.items() if self._stored.get(queue) != offset}
         if not moved:

@@ -37,8 +37,15 @@ class PullResult:
 ERROR_PAUSE_S: Final = 3.0
 BUSY_PAUSE_S: Final = 0.02
 """The broker has enough to do just now."""
+FRUITLESS_S: Final = 1.0
+"""A broker that was to hold a pull, and answers at once that nothing is there and nothing goes on, is not asked without end."""
 
 
 def pause_after(error: ClientError) -> float:
     """Seconds until a queue is pulled again whose pull failed.  Source: `PullCallback.onException` of the push consumer."""
     return BUSY_PAUSE_S if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL else ERROR_PAUSE_S
+
+
+def ask_again_s(began_s: float, hold_ms: int) -> float:
+    """When a queue is pulled again whose pull, begun then, brought nothing and moved nothing: at once where it was held."""
+    return began_s + min(hold_ms / 1e3, FRUITLESS_S)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 
-from rmq_client.consuming.pull_result import STATUS_OF, PullResult, PullStatus
+import trio
+
+from rmq_client.consuming.pull_result import STATUS_OF, PullResult, PullStatus, ask_again_s
 from rmq_client.consuming.received import ReceivedMessage, read_messages
 from rmq_client.consuming.subscriptions import EVERYTHING, Subscription
 from rmq_client.core import ClientCore
@@ -41,7 +43,7 @@ PULL_TIMEOUT_MS: Final = 10_000
 """Java: consumerPullTimeoutMillis."""
 HOLD_GRACE_MS: Final = 10_000
 """What a held pull's answer may take longer than it was to be held.  Java: 30 s for 20 s."""
-
+WARN_AGAIN_S: Final = 600.0
 
 _H = TypeVar("_H", bound=Header)
 
@@ -55,6 +57,8 @@ class Puller:
         self._group = client.group_on_wire(group)
         self._suggested: dict[MessageQueue, int] = {}
         """Queue -> the broker id that its last answer named."""
+        self._warned: dict[MessageQueue, tuple[int, float]] = {}
+        """Queue -> the offset of which was said last that it is damaged, and until when that will do."""
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Those that may be read.  Raises `NoRoute`, `NetworkError`."""
@@ -107,7 +111,7 @@ class Puller:
         timeout_ms = timeout_ms or (hold_ms + HOLD_GRACE_MS if hold_ms else PULL_TIMEOUT_MS)
         also = [int(status.value) for status in PullStatus]
         answer = await self._client.ask(place.address, request, timeout_ms=timeout_ms, also=also)
-        return self._result(answer, queue, subscription, place.address)
+        return self._result(answer, request, queue, subscription, place.address)
 
     async def messages(
         self, queue: MessageQueue, offset: int | None = None, *, subscription: Subscription = EVERYTHING, hold_ms: int = 0
@@ -133,15 +137,51 @@ class Puller:
         if subscription.expression_type != TAG and version < VERSION_FILTERS_BY_SQL:
             raise CallerError(f"{address} is older than 4.1.0: it filters by tags, not by {subscription.expression_type}")
 
-    def _result(self, answer: Command, queue: MessageQueue, subscription: Subscription, address: str) -> PullResult:
+    def _result(
+        self, answer: Command, asked: PullMessage, queue: MessageQueue, subscription: Subscription, address: str
+    ) -> PullResult:
         header = _header(answer, PullMessageResponse, address)
         self._suggested[queue] = header.suggest_which_broker_id
-        status = STATUS_OF[answer.code]
+        status, next_offset = STATUS_OF[answer.code], header.next_begin_offset
         messages: tuple[ReceivedMessage, ...] = ()
         if status is PullStatus.FOUND:
-            found = read_messages(bytes(answer.body), queue, address)
+            found, wrong = self._read(bytes(answer.body), queue, address)
+            if wrong is not None:
+                next_offset = self._before(wrong, found, asked, queue, next_offset)
             messages = tuple(subscription.wanted(found) if subscription.expression_type == TAG else found)
-        return PullResult(status, header.next_begin_offset, header.min_offset, header.max_offset, messages)
+        return PullResult(status, next_offset, header.min_offset, header.max_offset, messages)
+
+    def _read(self, body: bytes, queue: MessageQueue, address: str) -> tuple[list[ReceivedMessage], Unreadable | None]:
+        """The messages up to where the bytes are none, and what is wrong there."""
+        found: list[ReceivedMessage] = []
+        try:
+            for message in read_messages(body, queue, address):
+                found.append(message)
+                if message.damaged:
+                    self._warn(queue, message.queue_offset, "its body fails its check sum, and is given to nobody")
+        except Unreadable as wrong:
+            return found, wrong
+        return found, None
+
+    def _before(self, wrong: Unreadable, found: list[ReceivedMessage], asked: PullMessage, queue: MessageQueue, end: int) -> int:
+        """Where to go on behind what could be read of an answer.  Raises `wrong` where nothing could.
+
+        Raises it as well where queue offsets in the messages are not those of the queue: a light one has them of another's.
+        """
+        at = found[-1].queue_offset + 1 if found else asked.queue_offset
+        behind = asked.queue_offset < at < end and found[-1].stored_topic == asked.topic
+        where = at if behind else asked.queue_offset
+        self._warn(queue, where, "what lies there is no message, and hides where the next one begins")
+        if not behind:
+            raise wrong
+        return at
+
+    def _warn(self, queue: MessageQueue, offset: int, what: str) -> None:
+        """Say what is wrong with a message, and again only after a while: who waits behind it asks every few seconds."""
+        said, until_s = self._warned.get(queue, (-1, 0.0))
+        if offset != said or trio.current_time() >= until_s:
+            self._warned[queue] = (offset, trio.current_time() + WARN_AGAIN_S)
+            self._client.log.warning("%s, offset %d: %s", str(queue), offset, what)
 
     # Where a queue begins and ends
 
@@ -239,13 +279,16 @@ class Reading:
         if self.offset is None:
             self.offset = await self._puller.min_offset(self._queue)
         while True:
+            began_s = trio.current_time()
             result = await self._puller.pull(self._queue, self.offset, subscription=self._subscription, hold_ms=self._hold_ms)
             moved = result.next_offset != self.offset
             self.offset = result.next_offset
             if result.messages:
                 return result.messages
-            if not moved and not self._hold_ms:
-                return None
+            if not moved:
+                if not self._hold_ms:
+                    return None
+                await trio.sleep_until(ask_again_s(began_s, self._hold_ms))
 
 
 def _header(answer: Command, kind: type[_H], address: str) -> _H:

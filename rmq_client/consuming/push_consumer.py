@@ -26,15 +26,16 @@ from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_client.consuming.orderly import Orderly
 from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import LocalProgress, Progress, RemoteProgress
-from rmq_client.consuming.pull_result import ERROR_PAUSE_S, PullResult, PullStatus, pause_after
+from rmq_client.consuming.pull_result import ERROR_PAUSE_S, PullResult, PullStatus, ask_again_s, pause_after
 from rmq_client.consuming.pulling import Puller
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.consuming.rates import NOTE_MS
 from rmq_client.consuming.reporting import consume_directly, running_info
-from rmq_client.consuming.service import ConsumeService, Consuming
+from rmq_client.consuming.service import ConsumeService, Consuming, until_less
 from rmq_client.consuming.subscriptions import Subscription
 from rmq_client.core import ClientCore
 from rmq_client.errors import CallerError, ClientError, InvalidName
+from rmq_client.own_tasks import own_nursery
 from rmq_client.settings import ConsumerSettings
 from rmq_client.world import mono_ms
 from rmq_wire import names
@@ -44,7 +45,6 @@ from rmq_wire.fastjson import MessageQueue
 
 HOLD_MS: Final = 15_000
 PULL_TIMEOUT_MS: Final = 30_000
-FULL_PAUSE_S: Final = 0.05
 PAUSED_S: Final = 1.0
 """How often one that was told to pause says that it is alive: a queue that nobody pulls is given up."""
 OFFSET_PAUSE_S: Final = 10.0
@@ -160,6 +160,10 @@ class PushConsumer:
             subscription_data_set=self._subscribed(),
         )
 
+    def brokers(self) -> set[str]:
+        """Names, of its queues."""
+        return {queue.broker_name for queue in self._assignment.queues}
+
     async def start(self) -> None:
         """Become a member.  What would never work is said now, nobody would hear of it later.
 
@@ -188,16 +192,18 @@ class PushConsumer:
         self._own.stopping = True
         for scope in self._loops.values():
             scope.cancel()
-        with trio.move_on_after(self.settings.await_termination_ms / 1e3):
-            await self._own.working.until_idle()
-        queues = list(self._assignment.queues)
-        for held in self._assignment.queues.values():
-            held.dropped = True
-        with trio.move_on_after(LAST_WORDS_S):
-            await self._progress.tell_all(queues, wait=True)
-            if self._locks is not None:
-                await self._locks.unlock(list(self._assignment.queues), wait=True)  # one may have come meanwhile
-        await self._leave()
+        try:
+            with trio.move_on_after(self.settings.await_termination_ms / 1e3):
+                await self._own.working.until_idle()
+            queues = list(self._assignment.queues)
+            for held in self._assignment.queues.values():
+                held.dropped = True
+            with trio.move_on_after(LAST_WORDS_S):
+                await self._progress.tell_all(queues, wait=True)
+                if self._locks is not None:
+                    await self._locks.unlock_all()
+        finally:  # heartbeats must not go on naming it
+            await self._leave()
 
     async def _leave(self) -> None:
         self._client.on_members_change.remove(self._heed)
@@ -229,6 +235,7 @@ class PushConsumer:
         self._progress.forget(queue)
         held.began_at = offset
         if self._own.stopping:
+            held.dropped = True  # or its lock would be renewed
             return
         scope = self._loops[queue] = trio.CancelScope()
         self._nursery.start_soon(self._keep_pulling, queue, held, offset, scope)
@@ -262,7 +269,7 @@ class PushConsumer:
                     continue
                 count_max, size_max = settings.limits_of_queue(len(self._assignment.queues))
                 if held.too_full(count_max=count_max, size_max=size_max, span_max=span_max):
-                    await trio.sleep(FULL_PAUSE_S)
+                    await until_less(held)
                     continue
                 if self._locks is not None and not held.locked:
                     await trio.sleep(ERROR_PAUSE_S)
@@ -287,8 +294,10 @@ class PushConsumer:
                     self._drop(queue, held, result.next_offset)
                     self._nursery.start_soon(self._begin_anew, {queue: held})
                     return
-                offset = result.next_offset
+                stands, offset = result.next_offset == offset, result.next_offset
                 self._take(queue, held, result, began_ms)
+                if stands and not result.messages:
+                    await trio.sleep_until(ask_again_s(began_ms / 1e3, HOLD_MS))
                 if settings.pull_interval_ms:
                     await trio.sleep(settings.pull_interval_ms / 1e3)
 
@@ -318,7 +327,7 @@ class PushConsumer:
 
     # What brokers ask
 
-    async def go_on_at(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+    def go_on_at(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Source: `MQClientInstance.resetOffset`; it keeps all queues from pulling meanwhile, we those that it is about."""
         moved: dict[MessageQueue, ProcessQueue] = {}
         for queue, held in self._assignment.queues.items():
@@ -326,7 +335,7 @@ class PushConsumer:
                 self._drop(queue, held, offsets[queue])
                 held.clear()
                 moved[queue] = held
-        await self._begin_anew(moved)
+        self._nursery.start_soon(self._begin_anew, moved)
 
     def _drop(self, queue: MessageQueue, held: ProcessQueue, offset: int) -> None:
         """It goes on at this offset, whoever has it then: what listeners still say of it moves nothing."""
@@ -384,18 +393,11 @@ async def consuming(
             raise InvalidName(problem)
     if not callable(listener):
         raise CallerError(f"a listener is a function of messages and context, not {listener!r}")
-    raised: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with own_nursery() as nursery:
+        consumer = PushConsumer(client, group, topics, listener, strategy, settings, nursery, hooks)
+        await consumer.start()
         try:
-            consumer = PushConsumer(client, group, topics, listener, strategy, settings, nursery, hooks)
-            await consumer.start()
-            try:
-                yield consumer
-            finally:
-                with trio.CancelScope(shield=True):
-                    await consumer.stop()
-        except BaseException as error:
-            raised = error
-        nursery.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+            yield consumer
+        finally:
+            with trio.CancelScope(shield=True):
+                await consumer.stop()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from rmq_client.consuming.process_queue import ProcessQueue
+from rmq_client.consuming.working import Working
 from rmq_client.core import ClientCore
 from rmq_client.errors import ClientError, NoBroker, Unreadable
 from rmq_client.world import mono_ms
@@ -27,6 +28,9 @@ class QueueLocks:
     def __init__(self, client: ClientCore, group: str) -> None:
         self._client = client
         self._group = group
+        self._asked: set[MessageQueue] = set()
+        """Those that brokers may have given, also where no answer has said so yet; a refusal or `unlock` takes them out."""
+        self._asking = Working()
 
     async def lock(self, queue: MessageQueue) -> bool:
         """Ask for one.  Whether it is ours now."""
@@ -56,8 +60,15 @@ class QueueLocks:
                 else:
                     self._client.log.warning("%s is somebody else's", str(queue))
 
+    async def unlock_all(self) -> None:
+        """Give back whatever was asked for.  Brokers may take requests in any order, so what is asked for now is awaited."""
+        await self._asking.until_idle()
+        await self.unlock(self._asked, wait=True)
+
     async def unlock(self, queues: Collection[MessageQueue], *, wait: bool) -> None:
         """Give them back.  One that cannot be given back is free after 60 s."""
+        queues = list(queues)
+        self._asked.difference_update(queues)
         for broker, some in by_broker(queues).items():
             body = self._request(some).encode()
             address = self._client.routes.master(broker)
@@ -75,12 +86,16 @@ class QueueLocks:
         address = self._client.routes.master(broker)
         if address is None:
             raise NoBroker(f"no route names a master of {broker}")
-        answer = await self._client.ask(address, LockBatchMq(), self._request(queues).encode(), timeout_ms=ASK_MS)
+        self._asked.update(queues)
+        with self._asking:
+            answer = await self._client.ask(address, LockBatchMq(), self._request(queues).encode(), timeout_ms=ASK_MS)
         try:
-            ours = LockBatchResponse.read(bytes(answer.body)).lock_ok_mq_set
+            body = LockBatchResponse.read(bytes(answer.body))
         except BadBody as wrong:
             raise Unreadable(str(wrong), address) from None
-        return {MessageQueue(one.topic, one.broker_name or "", one.queue_id) for one in ours}
+        ours = {MessageQueue(one.topic, one.broker_name or "", one.queue_id) for one in body.lock_ok_mq_set}
+        self._asked.difference_update(set(queues) - ours)
+        return ours
 
     def _request(self, queues: Collection[MessageQueue]) -> LockBatchRequest:
         asked = [QueueName(broker_name=one.broker_name, queue_id=one.queue_id, topic=one.topic) for one in queues]

@@ -23,10 +23,12 @@ __all__ = ["MessageQueue", "ReceivedMessage", "read_messages"]
 class ReceivedMessage:
     """One message.  `queue`, `topic`: as the caller knows them.  Times are wall milliseconds."""
 
-    def __init__(self, unit: StoredMessage, queue: MessageQueue, topic: str) -> None:
+    def __init__(self, unit: StoredMessage, queue: MessageQueue, topic: str, *, damaged: bool = False) -> None:
         self.unit = unit
         self.queue = queue
         self.topic = topic
+        self.damaged = damaged
+        """The body is not the one that was stored: its check sum says so, and `body` raises."""
         self.tried_here = 0
         """How often an orderly listener has put it off since it came."""
 
@@ -36,8 +38,13 @@ class ReceivedMessage:
     @property
     def topic_on_wire(self) -> str:
         """The topic that it was sent to, with the name space; of a retry not the retry topic."""
-        stored = self.unit.topic.decode()
+        stored = self.stored_topic
         return (names.is_retry_topic(stored) and self.properties.get(prop.RETRY_TOPIC)) or stored
+
+    @property
+    def stored_topic(self) -> str:
+        """The one that it lies in, with the name space; as in Java U+FFFD stands for bytes that are no UTF-8."""
+        return self.unit.topic.decode("utf-8", "replace")
 
     @property
     def queue_offset(self) -> int:
@@ -52,6 +59,8 @@ class ReceivedMessage:
     @cached_property
     def body(self) -> bytes:
         """As it was sent.  Raises `UnreadableBody`."""
+        if self.damaged:
+            raise UnreadableBody(f"the body of {self!r} fails its check sum")
         packed = compression_of(self.unit.sys_flag)
         if packed is None:
             return bytes(self.unit.body)
@@ -107,14 +116,12 @@ class ReceivedMessage:
 
 
 def read_messages(body: bytes, queue: MessageQueue, address: str) -> Iterator[ReceivedMessage]:
-    """The messages in an answer, in order.  Raises `Unreadable` where its bytes are no sound messages."""
+    """The messages in an answer, in order, damaged ones among them.  Raises `Unreadable` where its bytes are no messages."""
     at = 0
     while at < len(body):
         try:
             unit = read_unit(body, at)
         except BadRecord as wrong:
             raise Unreadable(f"pull of {queue}: {wrong}", address) from None
-        if not has_good_crc(unit):
-            raise Unreadable(f"pull of {queue}: the body at offset {unit.queue_offset} fails its check sum", address)
-        yield ReceivedMessage(unit, queue, queue.topic)
+        yield ReceivedMessage(unit, queue, queue.topic, damaged=not has_good_crc(unit))
         at += unit.total_size

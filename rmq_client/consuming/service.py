@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -18,33 +18,16 @@ from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_client.consuming.progress import Progress
 from rmq_client.consuming.rates import TopicRates
 from rmq_client.consuming.received import ReceivedMessage
+from rmq_client.consuming.working import Working
 from rmq_client.core import ClientCore
 from rmq_client.settings import ConsumerSettings
 from rmq_wire import names
 from rmq_wire.bodies.enumerations import CMResult
 from rmq_wire.fastjson import MessageQueue
 
-
-@dataclass(slots=True)
-class Working:
-    """How many batches listeners have, or will have at once."""
-
-    count: int = 0
-    idle: trio.Event = field(default_factory=trio.Event)
-
-    def __enter__(self) -> None:
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.count -= 1
-        if not self.count:
-            self.idle.set()
-
-    async def until_idle(self) -> None:
-        """Nobody is at work any more."""
-        while self.count:
-            self.idle = trio.Event()
-            await self.idle.wait()
+FULL_PAUSE_S: Final = 0.05
+FULL_S_MAX: Final = 1.0
+"""Limits may change, and who pulls says now and then that he is alive."""
 
 
 @dataclass(slots=True)
@@ -80,6 +63,15 @@ class Consuming:
                 message.topic = topic
         topic = messages[0].topic
         return queue if queue.topic == topic else queue._replace(topic=topic)
+
+
+async def until_less(held: ProcessQueue) -> None:
+    """A pause of a queue that is full, until something of it is done: not for each message, and not without end."""
+    less = trio.Event()
+    held.on_less = less.set
+    await trio.sleep(FULL_PAUSE_S)
+    with trio.move_on_after(FULL_S_MAX):
+        await less.wait()
 
 
 class ConsumeService(Protocol):

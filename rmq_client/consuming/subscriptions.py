@@ -37,6 +37,10 @@ class Subscription:
             raise CallerError(f"expression type {self.expression_type!r}: TAG and SQL92 are known")
         if not self.expression.strip():
             raise CallerError("an empty expression wants nothing: * is everything")
+        try:
+            self.expression.encode()
+        except UnicodeEncodeError:
+            raise CallerError(f"the expression {self.expression!r} cannot be written in UTF-8") from None
 
     @property
     def tags(self) -> frozenset[str]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
+from rmq_client.consuming.listening import failure
 from rmq_client.errors import ClientClosed
-from rmq_client.faces.loop_thread import CLOSED, FORKED, LoopThread
+from rmq_client.faces.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from rmq_client.consuming.listener import Context, Listener, Outcome
@@ -47,7 +48,7 @@ class _Call(Generic[T]):
     async def result(self, *, to_the_end: bool) -> T:
         """What comes of it.  Who is cancelled cancels it, unless it must go `to_the_end`, and is cancelled when it has ended."""
         if not self._thread.soon(self._begin):
-            raise ClientClosed(CLOSED if self._thread.is_here else FORKED)
+            raise self._thread.closed
         try:
             return await self._answer
         except asyncio.CancelledError:
@@ -67,11 +68,11 @@ class _Call(Generic[T]):
         try:
             self._thread.client.nursery.start_soon(self._work)
         except RuntimeError:  # the nursery has ended
-            self._tell(None, ClientClosed(CLOSED))
+            self._tell(None, self._thread.closed)
 
     async def _work(self) -> None:
         found: T | None = None
-        wrong: Exception = ClientClosed(CLOSED)
+        wrong: Exception = self._thread.closed
         came = False
         try:
             with self._scope:
@@ -108,7 +109,17 @@ class ListenerHere:
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, messages: Sequence[ReceivedMessage], context: Context) -> Outcome:
-        return await _Heard(self._loop, partial(self._listener, messages, context)).outcome()
+        return await _Heard(self._loop, partial(self._heard, messages, context)).outcome()
+
+    async def _heard(self, messages: Sequence[ReceivedMessage], context: Context) -> Outcome:
+        try:
+            outcome: Outcome = await self._listener(messages, context)
+        except BaseException as raised:  # asyncio would have an exit end the whole loop
+            failed = failure(raised)
+            if failed is None or failed is raised:
+                raise
+            raise failed from raised
+        return outcome
 
 
 class _Heard:

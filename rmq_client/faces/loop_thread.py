@@ -47,7 +47,11 @@ class LoopThread:
     def start(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
         """options: those of `rmq_client.client.connect`."""
         self._thread = threading.Thread(target=self._run, args=(name_servers, options), name="rmq-client", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the machine has no more threads
+            self.failed = error
+            self._on_end()
 
     def _run(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
         try:
@@ -55,18 +59,24 @@ class LoopThread:
         except BaseException as error:
             self.failed = error
         finally:
-            self._token = None
             self._on_end()
 
     async def _main(self, name_servers: str | Sequence[str] | None, options: Mapping[str, Any]) -> None:
-        async with core.connect(name_servers, **options) as self.client:
-            self._stop = trio.Event()
-            self._token = trio.lowlevel.current_trio_token()
-            if self._ending:
-                self._stop.set()
-            self._on_ready()
-            await self._stop.wait()
-        self._token = None
+        try:
+            async with core.connect(name_servers, **options) as self.client:
+                self._stop = trio.Event()
+                self._token = trio.lowlevel.current_trio_token()
+                if self._ending:
+                    self._stop.set()
+                self._on_ready()
+                await self._stop.wait()
+        except BaseException as error:
+            self.failed = error
+            if self._token is not None and not self._ending:  # whoever uses it may not look for a while
+                self.client.log.error("the client has ended by itself, with all its producers and consumers", error=error)
+            raise
+        finally:
+            self._token = None
 
     @property
     def is_here(self) -> bool:
@@ -76,18 +86,23 @@ class LoopThread:
     @property
     def token(self) -> trio.lowlevel.TrioToken:
         """Raises `ClientClosed`."""
-        if not self.is_here:
-            raise ClientClosed(FORKED)
-        if self._token is None:
-            raise ClientClosed(CLOSED)
+        if not self.is_here or self._token is None:
+            raise self.closed
         return self._token
+
+    @property
+    def closed(self) -> ClientClosed:
+        """For who calls all the same; it names the error that the client has ended with, if it has by itself."""
+        if not self.is_here:
+            return ClientClosed(FORKED)
+        return ClientClosed(CLOSED if self.failed is None else f"{CLOSED}, since it ended with {self.failed!r}")
 
     def run_sync(self, call: Callable[[], T]) -> T:
         """Run what does not wait there, and wait for it here: as long as one turn of the loop."""
         try:
             return trio.from_thread.run_sync(call, trio_token=self.token)
         except (trio.RunFinishedError, trio.Cancelled):
-            raise ClientClosed(CLOSED) from None
+            raise self.closed from None
 
     def soon(self, call: Callable[[], object]) -> bool:
         """Have it run there, and do not wait.  Whether it will be."""
@@ -104,7 +119,8 @@ class LoopThread:
 
     def join(self) -> None:
         """After `on_end`.  Raises what the loop ended with."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self.failed is not None:
             raise self.failed
 
@@ -117,7 +133,7 @@ class BlockingThread(LoopThread):
         try:
             return trio.from_thread.run(_awaited, call, trio_token=self.token)
         except (trio.RunFinishedError, trio.Cancelled):
-            raise ClientClosed(CLOSED) from None
+            raise self.closed from None
 
 
 async def _awaited(call: Callable[[], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rmq_client.errors import AnswerLate, BrokerError, ClientError, NetworkError, NoBroker
+from rmq_client.errors import AnswerLate, BrokerError, ClientError, NetworkError, NoBroker, Unreadable
 from rmq_client.messages import SendResult, SendStatus
 from rmq_client.producing.latency import LatencyFaults
 from rmq_client.producing.queue_choice import QueueChooser
@@ -83,7 +83,8 @@ class SendAttempts:
         self._maybe_stored |= error.maybe_stored
         if isinstance(error, BrokerError):
             self._heed(attempt, now_ms, failed=True, reachable=False)
-            if error.code not in self._settings.retry_response_codes:
+            stored = isinstance(error, Unreadable) and error.done  # by its code, whatever else of the answer is wrong
+            if stored or error.code not in self._settings.retry_response_codes:
                 self._tries_left = 0
         elif isinstance(error, NoBroker):
             self._heed(attempt, now_ms, failed=False, reachable=True)

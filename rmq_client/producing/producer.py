@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple, Protocol
 import trio
 
 from rmq_client.core import ClientCore
-from rmq_client.errors import AnswerLate, CallerError, ClientError, ConnectionEnded, InvalidMessage, NoBroker, NoQueue
+from rmq_client.errors import (
+    AnswerLate,
+    CallerError,
+    ClientError,
+    ConnectionEnded,
+    InvalidMessage,
+    NoBroker,
+    NoQueue,
+    Unreadable,
+)
 from rmq_client.messages import Message, SendResult, check_batch, check_message, check_topic
 from rmq_client.producing.attempts import SendAttempts
 from rmq_client.producing.back_pressure import BackPressure
@@ -117,10 +126,13 @@ class Producer:
         """
         return await self._send(self._sending(message, queue, select, order_key, timeout_ms))
 
-    async def pass_on(self, message: Message) -> SendResult:
-        """Send what was received, with the properties that RocketMQ itself has put in: nothing is checked.  Raises as `send`."""
-        topic = self._client.on_wire(message.topic)
-        return await self._send(self._timed(self._prepared(message, topic), [message], None, None, None))
+    async def pass_on(self, message: Message, packing: int) -> SendResult:
+        """Send what was received, with the properties that RocketMQ itself has put in: nothing is checked.  Raises as `send`.
+
+        packing: the bits of its sysFlag that say how its body is packed, which stays as it is.
+        """
+        prepared = self._prepared(message, self._client.on_wire(message.topic), packing)
+        return await self._send(self._timed(prepared, [message], None, None, None))
 
     async def send_oneway(
         self,
@@ -183,8 +195,9 @@ class Producer:
         chosen = _one_way_to_choose(queue, select, order_key)
         return self._timed(self._prepared(message, topic), [message], queue, chosen, timeout_ms)
 
-    def _prepared(self, message: Message, topic: str) -> Prepared:
-        return prepare(message, topic, self._group, self.settings, self._client.settings.namespace, self._make_key)
+    def _prepared(self, message: Message, topic: str, packing: int | None = None) -> Prepared:
+        namespace = self._client.settings.namespace
+        return prepare(message, topic, self._group, self.settings, namespace, self._make_key, packing)
 
     def _timed(
         self,
@@ -194,7 +207,9 @@ class Producer:
         select: Selector | None,
         timeout_ms: int | None,
     ) -> _Sending:
-        """Its time begins now."""
+        """Its time begins now.  Raises `CallerError` for a time that is none."""
+        if timeout_ms is not None and timeout_ms < 0:
+            raise CallerError(f"timeout_ms must not be below 0 (0 is the default), not {timeout_ms}")
         return _Sending(prepared, messages, queue, select, mono_ms(), timeout_ms or self.settings.send_msg_timeout_ms)
 
     async def _send(self, sending: _Sending) -> SendResult:
@@ -289,7 +304,7 @@ class Producer:
                 context.result = result_of(prepared, queue, answer, address, sending.messages[0].topic)
         except ClientError as error:
             context.error = error
-            error.maybe_stored = not oneway and isinstance(error, AnswerLate | ConnectionEnded)
+            error.maybe_stored = not oneway and isinstance(error, AnswerLate | ConnectionEnded | Unreadable)
             raise
         finally:
             for hook in self.hooks:

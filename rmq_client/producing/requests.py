@@ -36,12 +36,23 @@ class Prepared(NamedTuple):
     is_batch: bool
 
 
-def prepare(message: Message, topic: str, group: str, settings: ProducerSettings, namespace: str, key: MakeKey) -> Prepared:
-    """One message, packed where it is long.  group: on the wire.  Raises `InvalidMessage`."""
+def prepare(
+    message: Message,
+    topic: str,
+    group: str,
+    settings: ProducerSettings,
+    namespace: str,
+    key: MakeKey,
+    packing: int | None = None,
+) -> Prepared:
+    """One message, packed where it is long.  group: on the wire.  Raises `InvalidMessage`.
+
+    packing: the body is packed already, or not, as these bits of the sysFlag say, and stays so.
+    """
     pairs = _pairs(message, namespace, key)
     message_id = pairs[prop.UNIQ_KEY]
-    flags, body = 0, message.body
-    if len(body) >= settings.compress_msg_body_over_howmuch:
+    flags, body = packing or 0, message.body
+    if packing is None and len(body) >= settings.compress_msg_body_over_howmuch:
         try:
             body = pack(body, settings.compress_type, settings.compress_level)
         except CannotPack as reason:
@@ -107,7 +118,7 @@ def result_of(prepared: Prepared, queue: MessageQueue, answer: Command, address:
     try:
         header = answer.header(SendMessageResponse)
     except BadHeader as wrong:
-        raise Unreadable(str(wrong), address) from None
+        raise Unreadable(str(wrong), address, done=True) from None
     return SendResult(
         status=SendStatus(answer.code),
         message_id=prepared.message_id,

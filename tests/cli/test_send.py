@@ -136,6 +136,17 @@ def test_what_cannot_be_read(
     assert ran.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [("one",), ("--lines", "-f", "two-lines")], ids=["one", "lines"])
+def test_what_was_sent_is_said_where_it_cannot_be_printed(shell: Shell, arguments: tuple[str, ...]) -> None:
+    """Whoever sends it again has it twice."""
+    (shell.home / "two-lines").write_text("one\ntwo\n")
+    topic = f"full-{len(arguments)}"
+    ran = shell.redirected(">/dev/full", "send", topic, *arguments)
+    assert ran.returncode == 1
+    assert ran.stderr == "rmq: standard output cannot be written: No space left on device; 1 message was sent before\n"
+    assert bodies(shell, topic) == ["one"]
+
+
 @pytest.mark.parametrize("chunk_bytes", range(1, 12))
 async def test_lines_however_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
     monkeypatch.setattr(sending, "CHUNK_BYTES", chunk_bytes)

@@ -117,6 +117,37 @@ main({[*DEV, "--ephemeral"]!r})
     assert not list((home / "tmp").iterdir())
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupts:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if len(sys.argv) > 2:
+                    raise ImportError(sys.argv[2])
+                raise
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupts)
+from rmq_cli.main import main
+main(["lag", "--once", "-n", "127.0.0.1:1"])
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["click"], ["rmq_cli.printing"], ["rmq_cli.lag"], ["ssl", "what C makes of it"], ["trio"], ["rmq_client.client"]]
+)
+def test_an_interrupt_while_a_command_is_imported(home: Path, words: list[str]) -> None:
+    """The first tenths of a second; what of it is Python's own start is nobody's."""
+    line = [sys.executable, "-c", INTERRUPTED_IMPORT, *words]
+    done = subprocess.run(line, env=environment(home), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_stop_while_the_name_server_is_waited_for(home: Path, number: signal.Signals) -> None:
     """It would be waited for 30 s; a mute name server takes the connection and says nothing."""

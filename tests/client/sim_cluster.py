@@ -367,8 +367,9 @@ class SimCluster(FakeCluster):
         asked = command.header(ConsumerSendMsgBack)
         unit = read_unit(broker.log[asked.offset])
         pairs = properties.decode(unit.properties.decode())
-        if not names.is_retry_topic(unit.topic.decode()):
-            pairs[prop.RETRY_TOPIC] = unit.topic.decode()
+        topic = unit.topic.decode("utf-8", "replace")
+        if not names.is_retry_topic(topic):
+            pairs[prop.RETRY_TOPIC] = topic
         text = properties.encode_java(pairs, 16)
         broker.store(names.retry_topic(asked.group), 0, bytes(unit.body), text, self.wall(), tries=unit.reconsume_times + 1)
         self.done.add((broker.name, asked.offset))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -32,7 +33,7 @@ def played(test: Callable[[Subject], Awaitable[None]]) -> Callable[[Subject], No
         asyncio.run(whole())
         no_thread_is_left()
 
-    play.__name__, play.__doc__ = test.__name__, test.__doc__
+    play.__name__, play.__doc__ = getattr(test, "__name__", "play"), test.__doc__
     return play
 
 
@@ -155,8 +156,13 @@ async def test_a_listener_that_is_waited_for_no_more_is_cancelled(ours: Subject)
         assert not await puller.committed_offset(queue), "it is not done"
 
 
-@played
-async def test_a_listener_that_cancels_itself_has_failed(ours: Subject) -> None:
+@pytest.mark.parametrize("wrong", [asyncio.CancelledError, SystemExit])
+def test_a_listener_that_cancels_itself_or_exits_has_failed(ours: Subject, wrong: type[BaseException]) -> None:
+    played(partial(_failed, wrong))(ours)
+
+
+async def _failed(wrong: type[BaseException], ours: Subject) -> None:
+    topic = f"aio-{wrong.__name__}"
     seen: list[int] = []
     again = asyncio.Event()
 
@@ -165,12 +171,12 @@ async def test_a_listener_that_cancels_itself_has_failed(ours: Subject) -> None:
         if len(seen) > 1:
             again.set()
             return
-        raise asyncio.CancelledError
+        raise wrong
 
     async with aio.connect(ours.namesrv) as client:
-        await client.topics.create("aio-self", queues=1)
-        await client.producer("aio-self-p").send(Message("aio-self", b"x"))
-        async with client.push_consumer("aio-self-g", {"aio-self": "*"}, listen, **FIRST):
+        await client.topics.create(topic, queues=1)
+        await client.producer(f"{topic}-p").send(Message(topic, b"x"))
+        async with client.push_consumer(f"{topic}-g", {topic: "*"}, listen, **FIRST):
             await again.wait()
     assert seen == [0, 1]
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from rmq_client.client import connect
 from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, Context
 from rmq_client.consuming.local_offsets import LocalOffsets
+from rmq_client.consuming.progress import LocalProgress
 from rmq_client.errors import CallerError
-from rmq_client.messages import Message
+from rmq_client.messages import Message, MessageQueue
 from tests.client.consumers import FIRST, Heard, Messages, fill
 from tests.support.subject import Subject
 
@@ -89,3 +96,40 @@ async def test_a_file_that_cannot_be_read_is_said(ours: Subject, tmp_path: Path)
                 pass
         with pytest.raises(CallerError, match="message_model"):
             client.push_consumer("all-bg", {"all-b": "*"}, Heard(), message_model="both")
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_one_save_after_the_other(tmp_path: Path, cancelled: bool) -> None:
+    """The disk stalls while it saves, and it leaves: the last that is known is what the file says, whatever ends meanwhile."""
+    queue, begun, goes_on = MessageQueue("T", "broker-a", 0), trio.Event(), threading.Event()
+    saves: list[int] = []
+
+    class Stalling(LocalOffsets):
+        def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+            saves.append(offsets[queue])
+            if len(saves) == 1:
+                trio.from_thread.run_sync(begun.set)
+                goes_on.wait()
+            super().save(offsets)
+
+    file = Stalling("10.0.0.1@me", "G", tmp_path)
+    client: Any = SimpleNamespace()
+    progress = LocalProgress(client, file)
+
+    async def leave() -> None:
+        with trio.move_on_after(0 if cancelled else math.inf):
+            await progress.tell_all([queue], wait=True)
+
+    async with trio.open_nursery() as nursery:
+        progress.table.update(queue, 10, increase_only=True)
+        nursery.start_soon(lambda: progress.tell_all([queue], wait=False))
+        try:
+            await begun.wait()
+            progress.table.update(queue, 20, increase_only=True)
+            nursery.start_soon(leave)
+            await trio.testing.wait_all_tasks_blocked()
+            assert saves == [10]
+        finally:
+            goes_on.set()
+    assert saves == [10, 20]
+    assert file.load() == {queue: 20}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_client.errors import AnswerLate, BrokerError, InvalidMessage, NoBroker, NoQueue, Unreachable
+from rmq_client.errors import AnswerLate, BrokerError, InvalidMessage, NoBroker, NoQueue, Unreachable, Unreadable
 from rmq_client.messages import Message, SendResult, SendStatus
 from rmq_client.producing.attempts import SendAttempts
 from rmq_client.producing.latency import LATENCY_MAX_MS, NOT_AVAILABLE_MS, LatencyFaults, not_available_ms
@@ -228,6 +228,15 @@ def test_a_broker_s_no_is_tried_elsewhere_for_these_codes_only() -> None:
         if plan.next(1) is not None:
             found.append(code)
     assert found == [1, 2, 14, 16, 17, 204, 205, 1500]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_what_its_code_says_is_stored_is_sent_nowhere_else(done: bool) -> None:
+    plan = attempts()
+    attempt = plan.next(0)
+    assert attempt is not None
+    plan.failed(attempt, Unreadable("no", "h:1", done=done), 1)
+    assert (plan.next(1) is None) is done
 
 
 def test_another_status_is_good_enough_unless_told_otherwise() -> None:

@@ -71,6 +71,18 @@ async def test_a_route_that_nobody_uses_is_not_asked_for_any_more(autojump_clock
         assert client.connections.open_addresses == [NAMESRV], "nor is a connection kept to brokers that no route names"
 
 
+async def test_nothing_is_kept_of_topics_without_a_route(autojump_clock: Clock) -> None:
+    cluster = FakeCluster()
+    cluster.topics.discard("TBW102")
+    async with client_of(cluster) as client:
+        producer = client.producer("P")
+        for number in range(3):
+            with pytest.raises(NoRoute):
+                await producer.send(Message(f"no-{number}", b"x"))
+        await producer.send(HELLO)
+        assert client._used_ms.keys() == {"T"}
+
+
 async def test_a_topic_that_is_new_takes_the_queues_of_its_model(autojump_clock: Clock) -> None:
     cluster = FakeCluster(queues=8)
     async with client_of(cluster) as client:

@@ -25,6 +25,9 @@ class Consuming:
         wanted = SubscriptionData(topic="T", sub_string=self.wants, sub_version=7)
         return ConsumerData(group_name="G", consume_type="CONSUME_PASSIVELY", subscription_data_set=[wanted])
 
+    def brokers(self) -> set[str]:
+        return {"broker-a"}
+
 
 class Broker:
     """How one answers heartbeats."""

@@ -16,6 +16,7 @@ from rmq_client.errors import (
     CallerError,
     ConnectionEnded,
     Unreachable,
+    Unreadable,
 )
 from rmq_client.messages import Message, MessageQueue
 from rmq_wire.codes import RequestCode, ResponseCode
@@ -84,6 +85,57 @@ async def test_a_refusal_is_tried_elsewhere_or_not(autojump_clock: Clock) -> Non
         with pytest.raises(BrokerError, match="MESSAGE_ILLEGAL"):
             await producer.send(HELLO)
         assert cluster.a.count(SEND) + cluster.b.count(SEND) == 4
+
+
+async def test_success_that_cannot_be_read_is_not_sent_again(autojump_clock: Clock) -> None:
+    """The broker has stored it; an answer of which not even the code can be read says nothing, and another broker is tried."""
+    cluster = FakeCluster()
+    for server in (cluster.a, cluster.b):
+        server.answers[SEND] = lambda command: (cluster.store("broker-a", command), (ResponseCode.SUCCESS, None, b""))[1]
+    async with client_of(cluster) as client:
+        with pytest.raises(Unreadable, match="it may be stored nevertheless") as raised:
+            await client.producer("P").send(HELLO)
+    assert raised.value.maybe_stored
+    assert len(cluster.stored) == 1
+
+
+async def test_what_waited_for_room_and_never_left_is_not_stored(autojump_clock: Clock) -> None:
+    """The broker takes no bytes: those of others fill what may wait."""
+
+    class Stuck(trio.abc.Stream):
+        async def send_all(self, data: Any) -> None:
+            await trio.Event().wait()
+
+        async def wait_send_all_might_not_block(self) -> None:
+            await trio.Event().wait()
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.Event().wait()
+            raise AssertionError
+
+        async def aclose(self) -> None:
+            pass
+
+    cluster = FakeCluster(brokers=("broker-a",))
+    usual = cluster.dial
+
+    async def dial(host: str, port: int) -> trio.abc.Stream:
+        return Stuck() if f"{host}:{port}" == BROKER_A else await usual(host, port)
+
+    cluster.dial = dial  # type: ignore[method-assign]
+    async with client_of(cluster) as client, trio.open_nursery() as nursery:
+        producer = client.producer("P", retry_times_when_send_failed=0, compress_msg_body_over_howmuch=1 << 30)
+
+        async def fill() -> None:
+            await producer.send(Message("T", bytes(4 << 20)), timeout_ms=60_000)
+
+        for _ in range(3):
+            nursery.start_soon(fill)
+        await pass_time(0.1)
+        with pytest.raises(Unreachable, match="takes nothing from us, 1000 ms long: nothing was sent") as raised:
+            await producer.send(HELLO, timeout_ms=1_000)
+        nursery.cancel_scope.cancel()
+    assert not raised.value.maybe_stored
 
 
 async def test_a_retry_has_the_same_id(autojump_clock: Clock) -> None:
@@ -449,3 +501,10 @@ async def test_least_latency_starves_the_slow_broker_the_reference_s_rule_does_n
         sent[rule] = [name for name, _, _ in cluster.stored].count("broker-a")
     assert sent["least latency"] == 1
     assert sent["the reference's"] > 30
+
+
+async def test_a_time_below_zero_is_the_caller_s_fault() -> None:
+    cluster = FakeCluster()
+    async with client_of(cluster) as client:
+        with pytest.raises(CallerError, match="timeout_ms must not be below 0"):
+            await client.producer("P").send(HELLO, timeout_ms=-5)

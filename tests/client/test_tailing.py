@@ -18,6 +18,7 @@ from rmq_client.errors import BrokerError, ClientError, NoRoute
 from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
+from rmq_wire.headers.pull import PullMessageResponse
 from tests.client.fake_cluster import Reply, client_of, pass_time
 from tests.client.sim_cluster import SimCluster
 
@@ -73,6 +74,39 @@ async def test_brokers_that_are_all_away_are_waited_for(autojump_clock: MockCloc
         tail = Tail(puller, EVERYTHING, 1000, lambda message: shown.append(message.body))
         await tail.run("T", begin=START, count=1, follow=True)
     assert shown == [b"x"]
+
+
+@pytest.mark.parametrize("hold_ms", [250, 15_000])
+async def test_an_answer_at_once_that_leads_nowhere_is_not_asked_for_without_end(autojump_clock: MockClock, hold_ms: int) -> None:
+    """A pull that is held is asked for again at once; one that is not when it would have been, or after a second."""
+    cluster = SimCluster(1, queues=1)
+    stays = PullMessageResponse(suggest_which_broker_id=0, next_begin_offset=5, min_offset=5, max_offset=5)
+    answers = iter([(ResponseCode.PULL_OFFSET_MOVED, stays, b"")] * 1_000)  # no more: the clock has to go on
+    for server in (cluster.a, cluster.b):
+        server.answers[RequestCode.PULL_MESSAGE] = lambda command: next(answers, None)
+    pulls = int(60 / min(hold_ms / 1e3, 1.0))
+    async with client_of(cluster) as client:
+        puller = client.puller()
+        with trio.move_on_after(60):
+            await Tail(puller, EVERYTHING, hold_ms, print).run("T", begin=Where("offset", 5), count=None, follow=True)
+        assert cluster.a.count(RequestCode.PULL_MESSAGE) == cluster.b.count(RequestCode.PULL_MESSAGE) == pulls
+        [queue, _] = await puller.queues("T")
+        with trio.move_on_after(60):
+            await puller.reading(queue, 5, hold_ms=hold_ms).next()
+        assert cluster.a.count(RequestCode.PULL_MESSAGE) == 2 * pulls
+        with trio.fail_after(1):
+            await Tail(puller, EVERYTHING, hold_ms, print).run("T", begin=Where("offset", 4), count=None, follow=False)
+
+
+async def test_what_comes_just_after_a_held_pull_is_shown_at_once(autojump_clock: MockClock) -> None:
+    cluster = SimCluster(1, queues=1)
+    shown: list[float] = []
+    async with client_of(cluster) as client, trio.open_nursery() as nursery:
+        tail = Tail(client.puller(), EVERYTHING, 1_500, lambda message: shown.append(trio.current_time()))
+        nursery.start_soon(lambda: tail.run("T", begin=START, count=1, follow=True))
+        await pass_time(1.6)
+        cluster.fill(1)
+    assert shown == [pytest.approx(1.6)]
 
 
 async def test_what_does_not_pass_ends_it(autojump_clock: MockClock) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rmq_client.client import connect
 from rmq_client.consuming.allocation import AllocateMessageQueueAveragely
 from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Outcome
 from rmq_client.messages import Message, MessageQueue
 from tests.client.consumers import FIRST, Heard, Messages, fill
+from tests.client.fake_cluster import client_of, pass_time
+from tests.client.sim_cluster import SimCluster
 from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 
@@ -48,6 +51,10 @@ def _cancelled() -> None:
     raise asyncio.CancelledError
 
 
+def _exits() -> None:
+    raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -55,12 +62,13 @@ def _cancelled() -> None:
         Wrong("RECONSUME_LATER"),
         Wrong(_nothing),
         Wrong(_cancelled),
+        Wrong(_exits),
         Wrong(ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT),
         Wrong(None, ack_index="0"),
         Wrong(ConsumeConcurrentlyStatus.RECONSUME_LATER, delay_level_when_next_consume="soon"),
         Wrong(ConsumeConcurrentlyStatus.RECONSUME_LATER, delay_level_when_next_consume=1 << 40),
     ],
-    ids=["false", "text", "coroutine", "cancelled", "of-the-other-kind", "ack-index", "level", "huge-level"],
+    ids=["false", "text", "coroutine", "cancelled", "exits", "of-the-other-kind", "ack-index", "level", "huge-level"],
 )
 async def test_what_nobody_can_mean_is_not_done(ours: Subject, wrong: Wrong, request: pytest.FixtureRequest) -> None:
     topic = "wrong-" + request.node.callspec.id
@@ -88,6 +96,49 @@ async def test_the_same_in_order(ours: Subject, wrong: Wrong, request: pytest.Fi
         async with client.push_consumer(f"{topic}-g", {topic: "*"}, wrong, **settings):
             await wrong.heard.until(2)
         assert (wrong.heard.bodies, wrong.tries) == ([b"0", b"1"], [0, 1, 0])
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("wrong", [SystemExit(3), BaseExceptionGroup("of its nursery", [SystemExit(3), KeyError("k")])])
+async def test_a_listener_that_wants_to_exit_has_failed_and_ends_nobody(
+    autojump_clock: MockClock, wrong: BaseException, orderly: bool
+) -> None:
+    cluster = SimCluster(1, queues=1)
+    cluster.fill(2)
+    tries: list[bytes] = []
+    others = Heard()
+
+    async def listen(messages: Messages, context: Any) -> None:
+        tries.append(messages[0].body)
+        if len(tries) == 1:
+            raise wrong
+
+    async with client_of(cluster) as client:
+        async with (
+            client.push_consumer("Other", {"T": "*"}, others, **FIRST),
+            client.push_consumer("G", {"T": "*"}, listen, orderly=orderly, **FIRST),
+        ):
+            await pass_time(30)
+            cluster.kept["broker-b"].store("T", 0, b"more", b"", cluster.wall())
+            await others.until(3)
+            await pass_time(1)
+        assert sorted(tries) == [b"0", b"0", b"1", b"more"]
+
+
+@pytest.mark.parametrize("wrong", [KeyboardInterrupt(), BaseExceptionGroup("of its nursery", [KeyboardInterrupt()])])
+async def test_who_interrupts_a_listener_ends_the_consumer(autojump_clock: MockClock, wrong: BaseException) -> None:
+    cluster = SimCluster(1, queues=1)
+    cluster.fill(1)
+
+    async def listen(messages: Messages, context: Any) -> None:
+        raise wrong
+
+    async with client_of(cluster) as client:
+        with pytest.raises(BaseExceptionGroup) as ended:
+            async with client.push_consumer("G", {"T": "*"}, listen, **FIRST):
+                await pass_time(30)
+        assert repr(ended.value.exceptions) == repr((wrong,))
+        assert not cluster.kept["broker-a"].members["G"]
 
 
 async def test_a_partial_of_an_async_function_is_async(ours: Subject) -> None:
