@@ -28,7 +28,7 @@ from rmq_store.timer.metrics import TimerMetrics
 from rmq_store.timer.rate import Rate
 from rmq_store.timer.recovery import recover
 from rmq_store.timer.settings import TimerSettings
-from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, UNITS_PER_STEP, Entry, SlotReading, Step
+from rmq_store.timer.steps import DELIVERIES_PER_STEP, ENTRIES_PER_STEP, UNITS_PER_STEP, Entry, SlotReading, Step, short
 from rmq_store.timer.timer_log import NO_UNIT, UNIT_BYTES, TimerLog
 from rmq_store.timer.wheel import EMPTY, TimerWheel
 from rmq_wire import names, properties
@@ -349,7 +349,7 @@ class Timer:
         try:
             place = slot.marks[-1], slot.mark_sizes[-1]
             values = values_of(timers_own(step, next(self._store.copies(names.WHEEL_TIMER_TOPIC, (place,))), place[1]))
-            slot.deleted.add(values.get(prop.TIMER_DEL_UNIQKEY, ""))
+            slot.deleted.add(short(values.get(prop.TIMER_DEL_UNIQKEY, "")))
             self.metrics.add(values.get(prop.REAL_TOPIC), 1, self.write_ms)
         except NoTimer as why:
             self._report(f"a mark in the timer's log for {slot.marks[-1]} is passed over: {why}")
@@ -401,4 +401,4 @@ class Timer:
         return topic is not None and key is not None and self._delete_key(topic, key) in deleted
 
     def _delete_key(self, topic: str, key: str) -> str:
-        return timers.delete_key(topic, key, with_topic=self.settings.append_topic_for_timer_delete_key)
+        return short(timers.delete_key(topic, key, with_topic=self.settings.append_topic_for_timer_delete_key))

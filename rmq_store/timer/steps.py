@@ -9,6 +9,7 @@ else.
 from __future__ import annotations
 
 from array import array
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from rmq_store.timer.timer_log import NO_UNIT, TimerLog, Unit
@@ -22,7 +23,8 @@ BYTES_PER_STEP: Final = 64 << 10
 """Of messages that one step looks at, at most so many and one more."""
 DELIVERIES_PER_STEP: Final = 64
 """Messages that one step stages, some 15 µs each."""
-
+KEY_CHARACTERS_MAX: Final = 64
+"""More than a stock client's unique key has, and few enough to keep for each mark of a slot."""
 
 _PREVIOUS: Final = Unit._fields.index("previous")
 _WRITE_MS: Final = Unit._fields.index("write_ms")
@@ -33,6 +35,13 @@ _DELAY_MS: Final = Unit._fields.index("delay_ms")
 def over(end_offset: int) -> int:
     """What `Timer.tell` hears in place of the time of a slot: the log up to there says that nobody waits for the message."""
     return -end_offset
+
+
+def short(key: str) -> str:
+    """A mark's key, or of a long one what stands for it: anybody may send marks with keys of 32 KB, as many as he likes."""
+    if len(key) <= KEY_CHARACTERS_MAX:
+        return key
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARACTERS_MAX // 2).hexdigest()
 
 
 class Entry(NamedTuple):
@@ -102,6 +111,7 @@ class SlotReading:
         self.offsets, self.sizes, self.magics, self.write_ms = array("q"), array("i"), array("b"), array("q")
         self.marks, self.mark_sizes = array("q"), array("i")
         self.deleted: set[str] = set()
+        """Keys of marks, `short`."""
         self._first = slot.first
         self._good = log.end
         self._searches = False

@@ -8,7 +8,8 @@ import pytest
 
 from rmq_store.errors import Closed, ForeignFile, Unwritable
 from rmq_store.layouts import TIMER_CHECK, TIMER_UNIT
-from rmq_store.timer.steps import UNITS_PER_STEP
+from rmq_store.log.draft import Draft
+from rmq_store.timer.steps import KEY_CHARACTERS_MAX, UNITS_PER_STEP
 from rmq_store.timer.timer_log import Unit
 from rmq_wire import names
 from rmq_wire.message import StoredMessage
@@ -275,3 +276,29 @@ def test_cold_bytes_wait_for_a_thread() -> None:
     rig.disk.cold.add(LOG)
     rig.wait(5_000)
     assert rig.keys() == ["K1"]
+
+
+@pytest.mark.parametrize("length", [10, 64, 65, 8_000])
+def test_a_mark_takes_out_its_message_whatever_the_length_of_its_key_and_costs_little(length: int) -> None:
+    """Anybody may send marks of nothing."""
+    rig = TimerRig(store_changes={"mapped_file_size_commit_log": 1 << 24})
+    due_ms = START_MS + 5_000
+    gone, kept = "g" * length, "k" * length
+    for key in (gone, kept):
+        rig.send(due_ms, key)
+    for number in range(100):
+        rig.recall(f"{number:03}" + "m" * length, due_ms)
+    rig.recall(gone, due_ms)
+    held: list[int] = []
+    deliver = rig.deliver
+
+    def noted(draft: Draft, rolls: bool) -> int:
+        slot = rig.timer._slot
+        assert slot is not None
+        held.append(sum(map(len, slot.deleted)))
+        return deliver(draft, rolls)
+
+    rig.deliver = noted  # type: ignore[method-assign]
+    rig.wait(10_000)
+    assert rig.keys() == [kept]
+    assert held[0] <= 101 * KEY_CHARACTERS_MAX
