@@ -224,8 +224,8 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
     there: SparkSession | None = SparkSession.getActiveSession()
     spark = there
     heard = signal.getsignal(signal.SIGINT)
-    try:
-        with _silent_logging():
+    with _silent_logging():  # to the end: what an error of py4j says is asked of the JVM, which may be gone by then
+        try:
             if there is None and SUBMITTED in os.environ:
                 spark = make_session(master, settings, name)
             elif there is None:
@@ -235,13 +235,13 @@ def session(master: str | None, settings: Mapping[str, str], name: str) -> Itera
                     spark = make_session(master, settings, name)
             signal.signal(signal.SIGINT, heard)  # PySpark's own talks to the JVM in the midst of another talk
             yield spark
-    except Exception as error:
-        if not reasons.is_of_spark(error):
-            raise
-        raise Complaint(_reason(error, said, spark)) from error
-    finally:
-        if spark is not None and there is None:
-            _stop(spark)
+        except Exception as error:
+            if not reasons.is_of_spark(error):
+                raise
+            raise Complaint(_reason(error, said, spark)) from error
+        finally:
+            if spark is not None and there is None:
+                _stop(spark)
 
 
 @contextlib.contextmanager
