@@ -210,6 +210,18 @@ def test_a_bug_in_a_delivery_is_logged_and_the_level_goes_on(
     assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
 
 
+def test_a_bug_in_a_slice_is_logged_and_the_level_goes_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delayed(harness, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.node.store, "queue_units", lambda *_: 1 // 0)
+        harness.driver.advance(3_000)
+    assert "ZeroDivisionError" in caplog.text
+    harness.driver.advance(3_000)
+    assert [bytes(unit.body) for unit in harness.stored("T", 1)] == [b"late"]
+
+
 def test_one_that_cannot_be_delivered_for_a_reason_nobody_foresaw_holds_up_no_other_for_ever(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
