@@ -22,8 +22,9 @@ from rmq_client.consuming.push_consumer import REBALANCE_APART_S
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.errors import ClientError
 from rmq_client.messages import Message
-from tests.client.fake_cluster import NAMESRV, pass_time
+from tests.client.fake_cluster import NAMESRV
 from tests.client.sim_cluster import Faults, SimCluster, SimServer
+from tests.support.mock_time import pass_time
 
 GROUP: Final = "G"
 PATIENCE_S: Final = 900.0

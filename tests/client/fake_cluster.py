@@ -23,6 +23,7 @@ from rmq_wire.command import Command, encode_request, encode_response
 from rmq_wire.conversation import Conversation
 from rmq_wire.declare import Header, Request
 from rmq_wire.headers.send import SendMessageResponse
+from tests.support.mock_time import pass_time
 
 WALL_MS = 1_700_000_000_000
 NAMESRV, BROKER_A, BROKER_B = "10.0.0.1:9876", "10.0.1.1:10911", "10.0.2.1:10911"
@@ -32,12 +33,6 @@ CLOCK_S_MAX = 20_000
 Reply = tuple[int, Header | None, bytes]
 Answer = Callable[[Command], Reply | None]
 """None: no answer at all."""
-
-
-async def pass_time(seconds: float) -> None:
-    """On the mock clock, which jumps as soon as nobody has anything to do."""
-    with trio.move_on_after(seconds):
-        await trio.Event().wait()
 
 
 class FakeServer:

@@ -31,7 +31,8 @@ from rmq_wire.headers.send import SendMessageResponse, SendMessageV2
 from rmq_wire.headers.send_back import ConsumerSendMsgBack
 from rmq_wire.message import pack_unit, read_unit
 from rmq_wire.message_id import offset_message_id
-from tests.client.fake_cluster import FakeCluster, FakeServer, Reply, pass_time
+from tests.client.fake_cluster import FakeCluster, FakeServer, Reply
+from tests.support.mock_time import pass_time
 
 HOST: Final = bytes((10, 0, 1, 1, 0, 0, 42, 159))
 LOCK_S: Final = 60.0

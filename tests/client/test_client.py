@@ -26,7 +26,8 @@ from rmq_wire.bodies.heartbeat import HeartbeatData
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerRunningInfo, NotifyConsumerIdsChanged
 from rmq_wire.headers.topics import GetTopicConfig
-from tests.client.fake_cluster import BROKER_A, BROKER_B, NAMESRV, FakeCluster, client_of, pass_time
+from tests.client.fake_cluster import BROKER_A, BROKER_B, NAMESRV, FakeCluster, client_of
+from tests.support.mock_time import pass_time
 
 Clock = trio.testing.MockClock
 ROUTE, SEND, BEAT = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT

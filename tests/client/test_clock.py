@@ -8,8 +8,9 @@ from trio.testing import MockClock
 from rmq_client.consuming.listener import Context
 from rmq_client.messages import Message
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import client_of, pass_time
+from tests.client.fake_cluster import client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 HOUR_MS = 3_600_000
 

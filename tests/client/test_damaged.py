@@ -18,8 +18,9 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.message import pack_unit, read_unit
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import client_of, pass_time, refusing
+from tests.client.fake_cluster import client_of, refusing
 from tests.client.sim_cluster import HOST, SimCluster
+from tests.support.mock_time import pass_time
 
 BACK, SEND = RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2
 QUEUE = MessageQueue("T", "broker-a", 0)

@@ -10,7 +10,8 @@ from rmq_wire.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionD
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.headers.clients import HeartbeatResponse
-from tests.client.fake_cluster import FakeCluster, Reply, client_of, pass_time
+from tests.client.fake_cluster import FakeCluster, Reply, client_of
+from tests.support.mock_time import pass_time
 
 BEAT = RequestCode.HEART_BEAT
 

@@ -20,8 +20,9 @@ from rmq_wire.command import Command, encode_request
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import ResetConsumerClientOffset
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import NAMESRV, FakeServer, client_of, pass_time
+from tests.client.fake_cluster import NAMESRV, FakeServer, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 LOCK, GOODBYE, UPDATE = RequestCode.LOCK_BATCH_MQ, RequestCode.UNREGISTER_CLIENT, RequestCode.UPDATE_CONSUMER_OFFSET
 MINE = ("G", "T", 0)

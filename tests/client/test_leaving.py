@@ -11,8 +11,9 @@ from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from tests.client.consumers import FIRST, Heard
-from tests.client.fake_cluster import FakeServer, client_of, pass_time
+from tests.client.fake_cluster import FakeServer, client_of
 from tests.client.sim_cluster import Broker, SimCluster
+from tests.support.mock_time import pass_time
 
 
 def _make_tables_as_java_does(server: FakeServer, broker: Broker) -> None:

@@ -16,8 +16,9 @@ from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import QueryConsumerOffsetResponse
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import Answer, FakeCluster, Reply, client_of, pass_time
+from tests.client.fake_cluster import Answer, FakeCluster, Reply, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET

@@ -12,8 +12,9 @@ from rmq_client.consuming.process_queue import ProcessQueue
 from rmq_net.log import Log
 from rmq_wire.fastjson import MessageQueue
 from tests.client.consumers import FIRST, Heard
-from tests.client.fake_cluster import client_of, pass_time
+from tests.client.fake_cluster import client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 TOPICS = 50
 

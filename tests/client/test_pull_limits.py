@@ -18,8 +18,9 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.pull import PullMessage, PullMessageResponse
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import Reply, client_of, pass_time
+from tests.client.fake_cluster import Reply, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 PULL = RequestCode.PULL_MESSAGE
 MIB = 1 << 20

@@ -12,8 +12,9 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
 from tests.client.consumers import FIRST, Heard, Messages
-from tests.client.fake_cluster import Reply, client_of, pass_time
+from tests.client.fake_cluster import Reply, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 MINE = ("G", "T", 0)

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from rmq_client.client import Client
 from rmq_client.errors import (
     AnswerLate,
     BrokerError,
@@ -19,9 +20,11 @@ from rmq_client.errors import (
     Unreadable,
 )
 from rmq_client.messages import Message, MessageQueue
+from rmq_client.producing.producer import Producer
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.headers.clients import GetConsumerRunningInfo
-from tests.client.fake_cluster import BROKER_A, NAMESRV, FakeCluster, client_of, pass_time, refusing
+from tests.client.fake_cluster import BROKER_A, NAMESRV, FakeCluster, client_of, refusing
+from tests.support.mock_time import pass_time
 
 Clock = trio.testing.MockClock
 ROUTE, SEND, BEAT = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
@@ -263,13 +266,19 @@ async def test_what_the_old_connection_still_owes_is_waited_for(autojump_clock: 
 # Latency fault tolerance
 
 
+async def one_that_finds_a_slow(client: Client, cluster: FakeCluster) -> Producer:
+    """A producer that has sent to broker a, which is slow, and keeps away from it."""
+    producer = client.producer("P", send_latency_enable=True)
+    while not any(name == "broker-a" for name, _, _ in cluster.stored):
+        await producer.send(HELLO)
+    return producer
+
+
 async def test_a_slow_broker_is_left_alone_and_comes_back(autojump_clock: Clock) -> None:
     cluster = FakeCluster()
     cluster.a.after_ms = 700
     async with client_of(cluster) as client:
-        producer = client.producer("P", send_latency_enable=True)
-        while not any(name == "broker-a" for name, _, _ in cluster.stored):
-            await producer.send(HELLO)
+        producer = await one_that_finds_a_slow(client, cluster)
         before = Counter(name for name, _, _ in cluster.stored)["broker-a"]
         for _ in range(20):
             await producer.send(HELLO)
@@ -349,9 +358,7 @@ async def test_a_selector_is_shown_a_broker_that_others_are_kept_from(autojump_c
     cluster = FakeCluster()
     cluster.a.after_ms = 700
     async with client_of(cluster) as client:
-        producer = client.producer("P", send_latency_enable=True)
-        while not any(name == "broker-a" for name, _, _ in cluster.stored):
-            await producer.send(HELLO)
+        producer = await one_that_finds_a_slow(client, cluster)
         shown: list[str] = []
 
         def choose(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:

@@ -20,7 +20,8 @@ from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.offsets import QueryConsumerOffsetResponse
 from rmq_wire.headers.pull import PullMessageResponse
-from tests.client.fake_cluster import BROKER_A, FakeCluster, FakeServer, Reply, client_of, pass_time, refusing
+from tests.client.fake_cluster import BROKER_A, FakeCluster, FakeServer, Reply, client_of, refusing
+from tests.support.mock_time import pass_time
 
 Clock = trio.testing.MockClock
 SLAVE = "10.0.1.2:10911"

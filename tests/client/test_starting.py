@@ -17,8 +17,9 @@ from rmq_wire.command import Command
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.layout.frame import FRAME_BYTES_MAX
 from tests.client.consumers import FIRST, Heard
-from tests.client.fake_cluster import FakeServer, client_of, pass_time
+from tests.client.fake_cluster import FakeServer, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 
 async def test_who_is_cancelled_while_it_starts_is_no_member(autojump_clock: MockClock) -> None:

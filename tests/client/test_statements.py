@@ -20,8 +20,9 @@ from rmq_client.errors import CallerError
 from rmq_client.messages import Message, MessageQueue
 from rmq_wire.codes import RequestCode, ResponseCode
 from tests.client.consumers import FIRST, Messages
-from tests.client.fake_cluster import FakeServer, client_of, pass_time, refusing
+from tests.client.fake_cluster import FakeServer, client_of, refusing
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 Clock = trio.testing.MockClock
 PULL, BACK = RequestCode.PULL_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK

@@ -19,8 +19,9 @@ from rmq_client.messages import Message
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.pull import PullMessageResponse
-from tests.client.fake_cluster import Reply, client_of, pass_time
+from tests.client.fake_cluster import Reply, client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 
 START = Where("offset", 0)
 

@@ -16,8 +16,9 @@ from rmq_client.consuming.allocation import AllocateMessageQueueAveragely
 from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, Outcome
 from rmq_client.messages import Message, MessageQueue
 from tests.client.consumers import FIRST, Heard, Messages, fill
-from tests.client.fake_cluster import client_of, pass_time
+from tests.client.fake_cluster import client_of
 from tests.client.sim_cluster import SimCluster
+from tests.support.mock_time import pass_time
 from tests.support.subject import Subject
 from tests.support.talk import PATIENCE_S
 

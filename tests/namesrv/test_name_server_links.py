@@ -15,14 +15,9 @@ from broker_impl.env import Env
 from rmq_net.connection import ConnectionLost
 from rmq_wire.command import Command
 from tests.namesrv.registering import Broker
+from tests.support.mock_time import pass_time
 
 TIMEOUT_MS = 2_000
-
-
-async def pass_time(seconds: float) -> None:
-    """On the mock clock."""
-    with trio.move_on_after(seconds):
-        await trio.Event().wait()
 
 
 class Link:
