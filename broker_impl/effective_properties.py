@@ -18,6 +18,8 @@ class EffectiveProperties:
     auto_create_subscription_group: bool
     auto_create_topic_enable: bool
     auto_delete_unused_stats: bool
+    broadcast_offset_expire_max_second: int
+    broadcast_offset_expire_second: int
     broker_fast_failure_enable: bool
     broker_ip1: str
     broker_ip2: str
@@ -33,6 +35,7 @@ class EffectiveProperties:
     default_pop_share_queue_num: int
     default_topic_queue_nums: int
     delay_offset_update_version_step: int
+    enable_broadcast_offset_store: bool
     enable_create_sys_group: bool
     enable_detail_stat: bool
     enable_mixed_message_type: bool

@@ -181,19 +181,9 @@ class PopWalk:
         lowest, highest = self._store.queue_bounds(topic, queue_id)
         if init_mode == FROM_FIRST or names.is_retry_topic(topic):
             return lowest
-        if (
-            self._config.init_pop_offset_by_check_msg_in_mem
-            and lowest == 0
-            and highest > 0
-            and self._is_in_memory(topic, queue_id)
-        ):
+        if self._config.init_pop_offset_by_check_msg_in_mem and self._store.is_in_memory(topic, queue_id):
             return 0
         return max(highest - 1, 0)
-
-    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
-        settings = self._store.settings
-        near = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
-        return self._store.written_offset - self._store.queue_unit(topic, queue_id, 0)[0] <= near
 
 
 def _rotated(count: int, chance: int, descending: bool) -> Sequence[int]:

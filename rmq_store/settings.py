@@ -105,6 +105,11 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """Ours: descriptors kept open on files of log, queues and index, and by maps of log files."""
 
     @property
+    def memory_bytes(self) -> int:
+        """So far behind the log's end messages are taken to be in memory."""
+        return self.physical_memory_bytes * self.access_message_in_memory_max_ratio // 100
+
+    @property
     def log_maps_max(self) -> int:
         """Maps of log files kept: of `open_files_max`, since each holds a descriptor."""
         return max(min(LOG_MAPS_MAX, self.open_files_max // 4), 1)

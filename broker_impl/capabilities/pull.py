@@ -7,7 +7,7 @@ whatever comes out: it neither waits nor commits a second time.  When many are w
 peer that does not take its answers gets none of the messages that it was waiting for, only the word to ask again.
 
 Java: `PullMessageProcessor`, `DefaultPullMessageResultHandler`, `PullRequestHoldService`.  Left out: static topics, being
-read as a slave, cold data flow control, `BroadcastOffsetManager`.
+read as a slave, cold data flow control.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from broker_impl.engine.peer import Peer
 from broker_impl.engine.router import Capability, answers
 from broker_impl.filtering import PropertyFilter, Wanted
 from broker_impl.held_filters import HeldFilters
+from broker_impl.state.broadcast_offsets import COMMIT_MS, BroadcastOffsets, Member
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_filters import ConsumerFilters
 from broker_impl.state.consumer_offsets import ConsumerOffsets
@@ -104,12 +105,14 @@ class Pull(Capability):
         self._stats = stats
         self._store = store
         self._reads = reads
+        self._broadcasts = BroadcastOffsets(self._env, config, topics, groups, clients, offsets, store)
         self._templates: dict[tuple[GetStatus, int, int], AnswerTemplate] = {}
         self.holds = Holds()
         self._wakes = Wakes(engine, self.holds, lambda held: self._wake(held), "pull")
         self._held_filters = HeldFilters(engine, store, self.holds, self._wakes.add)
         engine.on_arrival(self._arrived)
         engine.every(SWEEP_MS, lambda: engine.in_background(self._sweep()) if self.holds else None)
+        engine.every(COMMIT_MS, lambda: engine.in_background(self._broadcasts.committing()) if self._broadcasts else None)
 
     @answers(PullMessage, LitePullMessage, bulky=True)
     def pull(self, call: Call, asked: PullMessage) -> Answer:
@@ -124,22 +127,30 @@ class Pull(Capability):
             group, topic, wanted = self._rules.admit(asked, pending.peer)
         except Forbidden as no:
             return no.reply
-        reset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
-        if reset is not None and self._config.use_server_side_reset_offset:
-            lowest, highest = self._store.queue_bounds(asked.topic, asked.queue_id)
-            read = Read(GetStatus.OFFSET_RESET, reset, lowest, highest, (), 0, 0, False)
-            return self._found(asked, pending, group, topic, wanted, read, first=first)
-        stored = asked.topic if not asked.lite_topic else f"{names.LMQ_PREFIX}${asked.topic}${asked.lite_topic}"
-        most = min(max(asked.max_msg_nums, 1), MESSAGES_MAX)
+        member = self._broadcasts.member(asked, pending.peer)
         try:
-            read = self._store.read_queue(
-                stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes, wanted.matches
-            )
+            moved = self._moved(asked, member) if member is not None or self._offsets.has_resets else None
+            read = self._read(asked, wanted) if moved is None else moved
         except Cold as cold:
             self._reads.after(cold, lambda error: self._look_again(asked, pending, error, first=first))
             return LATER
         self._engine.shares.afford(read.size)
-        return self._found(asked, pending, group, topic, wanted, read, first=first)
+        return self._found(asked, pending, group, topic, wanted, read, member, first=first)
+
+    def _moved(self, asked: PullMessage, member: Member | None) -> Read | None:
+        """Told to go on elsewhere: where an operator has set the group, or where a broadcasting member was.  Raises Cold."""
+        reset = self._offsets.take_reset(asked.consumer_group, asked.topic, asked.queue_id)
+        if reset is not None and self._config.use_server_side_reset_offset:
+            return Read(GetStatus.OFFSET_RESET, reset, *self._store.queue_bounds(asked.topic, asked.queue_id), (), 0, 0, False)
+        begin = None if member is None else self._broadcasts.begin(member, asked)
+        return None if begin is None else Read(GetStatus.OFFSET_RESET, begin, 0, 0, (), 0, 0, False)
+
+    def _read(self, asked: PullMessage, wanted: Wanted) -> Read:
+        stored = asked.topic if not asked.lite_topic else f"{names.LMQ_PREFIX}${asked.topic}${asked.lite_topic}"
+        most = min(max(asked.max_msg_nums, 1), MESSAGES_MAX)
+        return self._store.read_queue(
+            stored, asked.queue_id, asked.queue_offset, most, BODY_BYTES_MAX, wanted.codes, wanted.matches
+        )
 
     def _look_again(self, asked: PullMessage, pending: PendingAnswer, error: BaseException | None = None, *, first: bool) -> None:
         """Execute a pull whose request is over; answer it unless it goes on waiting.  An error here is this pull's alone."""
@@ -166,6 +177,7 @@ class Pull(Capability):
         topic: TopicConfig,
         wanted: Wanted,
         read: Read,
+        member: Member | None,
         *,
         first: bool,
     ) -> Settled | Later:
@@ -173,6 +185,9 @@ class Pull(Capability):
         code = _CODES[status]
         if status in _EMPTY_QUEUE and asked.queue_offset != 0:
             code = ResponseCode.PULL_OFFSET_MOVED
+        if member is not None:
+            is_moved = code == ResponseCode.PULL_OFFSET_MOVED
+            self._broadcasts.note(member, asked, read.next_offset if is_moved else asked.queue_offset)
         self._commit(asked, pending.peer, read, first=first)
         if code == ResponseCode.SUCCESS:
             self._stats.add_get(asked.consumer_group, asked.topic, asked.queue_id, read.message_count, read.size)

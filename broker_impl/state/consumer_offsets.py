@@ -236,7 +236,7 @@ class ConsumerOffsets(PersistedTable):
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups with stored progress in the topic (`whichGroupByTopic`)."""
-        found = list(self._groups_of.get(topic, ()))
+        found = [group for group in self._groups_of.get(topic, ()) if SEPARATOR not in group]
         gone = self._doomed_groups
         return [group for group in found if group not in gone or not _holds(gone, group, topic)] if gone else found
 
@@ -306,9 +306,7 @@ class ConsumerOffsets(PersistedTable):
         for key, row in read.offset_table.items():
             self._offsets.put(key, row)
             self._queues += len(row)
-            topic, _, group = key.partition(SEPARATOR)
-            if group and SEPARATOR not in group:
-                self._link(topic, group)
+            self._link(*key.partition(SEPARATOR)[::2])
         self.data_version.assign(read.data_version)
         self.unknown = leftover(document, ("dataVersion", "groupTopicMap", "offsetTable", "pullOffsetTable"))
 
@@ -328,13 +326,15 @@ class ConsumerOffsets(PersistedTable):
             self.changes += 1
 
     def _link(self, topic: str, group: str) -> None:
+        self._groups_of.setdefault(topic, {})[group] = None
         topics = self._topics_of.get(group)
+        if not group or SEPARATOR in group:
+            return  # no group: what is kept for a broadcasting one
         if topics is None:
             self._topics_of.put(group, {topic: None})
         elif topic not in topics:
             topics[topic] = None
             self._topics_of.touch(group)
-        self._groups_of.setdefault(topic, {})[group] = None
 
     def _dropping(
         self, doomed: _Doomed, name: str, lists: Iterable[dict[str, None] | None], drop: Callable[[str], None]

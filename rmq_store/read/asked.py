@@ -99,8 +99,7 @@ class Limits:
     """What the settings let one pull take."""
 
     def __init__(self, settings: StoreSettings) -> None:
-        self.memory_bytes = settings.physical_memory_bytes * settings.access_message_in_memory_max_ratio // 100
-        """how far behind the log's end messages are taken to be in memory"""
+        self.memory_bytes = settings.memory_bytes
         self.memory = (settings.max_transfer_bytes_on_message_in_memory, settings.max_transfer_count_on_message_in_memory)
         """(bytes, messages) of what is in memory"""
         self.disk = (settings.max_transfer_bytes_on_message_in_disk, settings.max_transfer_count_on_message_in_disk)

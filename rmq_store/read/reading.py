@@ -76,6 +76,16 @@ class Reading:
             raise IndexError(f"{topic} queue {queue_id} has no offset {offset}")
         return queue.units(offset, min(count, queue.max_offset - offset))
 
+    def is_in_memory(self, topic: str, queue_id: int) -> bool:
+        """A queue has all that it ever had, and its first message is so near to the log's end that it counts as in memory.
+
+        Raises Cold.  Java: `DefaultMessageStore.checkInMemByConsumeOffset`, which asks the kernel.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset == 0 < queue.max_offset:
+            return False
+        return self._log.written_offset - queue.units(0, 1)[0][0] <= self.settings.memory_bytes
+
     def stored(self, physical_offset: int, size: int) -> StoredMessage | None:
         """The message that an entry of a queue names, or None when the log has none of this size there. Its body is a view.
 

@@ -104,7 +104,7 @@ def pull(topic: str = "T", queue_id: int = 0, offset: int = 0, flags: int = SUBS
 
 
 def beat(
-    group: str = "G", topic: str = "T", expression: str = "*", client_id: str = "c1", **more: Any
+    group: str = "G", topic: str = "T", expression: str = "*", client_id: str = "c1", model: str = CLUSTERING, **more: Any
 ) -> tuple[Heartbeat, bytes]:
     """The heartbeat of a push consumer of the topic, and its body."""
     tags = [tag.strip() for tag in expression.split("||")] if expression != "*" else []
@@ -114,7 +114,7 @@ def beat(
     consumer = ConsumerData(
         group_name=group,
         consume_type=CONSUME_PASSIVELY,
-        message_model=CLUSTERING,
+        message_model=model,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
         subscription_data_set=[subscription],
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from conformance.suite.kit import MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.suite.means.members import Member
+from rmq_wire.bodies.heartbeat import BROADCASTING
 from rmq_wire.headers.offsets import QueryConsumerOffset, QueryCorrectionOffset, ResetOffset, UpdateConsumerOffset
 from rmq_wire.headers.positions import GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, SearchOffset
 from rmq_wire.headers.stats import QueryConsumeTimeSpan
 
 MANAGER = "ConsumerManageProcessor"
+PROXY_FOR_BROADCAST = 1
+"""`RequestSource`: a pull that a proxy makes for a member of a broadcasting group."""
+BROADCAST_S = 30.0
+"""A broker keeps the progress of slowest members every 5 s."""
 BOTH = (Code.UPDATE_CONSUMER_OFFSET, Code.QUERY_CONSUMER_OFFSET)
 
 
@@ -178,6 +184,63 @@ async def reset_beats_pull(t: Trial) -> None:
     t.answer("the first pull", pulled.answer, code=ResponseCode.PULL_OFFSET_MOVED, ext={"nextBeginOffset": "0"})
     pulled = await t.pull(topic, 0, group=group, link=member.link)
     t.equal("the second", [bytes(unit.body) for unit in pulled.messages], [b"m0", b"m1", b"m2", b"m3"])
+
+
+@case(
+    "offsets.broadcast.slowest",
+    SHOULD,
+    codes=(Code.PULL_MESSAGE, Code.QUERY_CONSUMER_OFFSET),
+    since=(5, 3),
+    rests_on="BroadcastOffsetManager.scanOffsetData",
+)
+async def broadcast_slowest(t: Trial) -> None:
+    """How far the slowest member of a broadcasting group has pulled is kept for GROUP@broadcast, every 5 s."""
+    topic, group = await filled(t, 4, queues=2), await t.group()
+    for offset in (3, 1):
+        member = Member(t)
+        await member.consumes(group, topic, message_model=BROADCASTING)
+        t.answer("pull", (await t.pull(topic, offset, group=group, link=member.link)).answer)
+    asked = QueryConsumerOffset(consumer_group=f"{group}@broadcast", topic=topic, queue_id=0, set_zero_if_not_found=False)
+
+    async def slowest() -> bool:
+        return (await t.broker.ask(asked)).ext.get("offset") == "1"
+
+    await t.until("the progress of the slowest", slowest, seconds=BROADCAST_S)
+    await committed(t, f"{group}@broadcast", topic, None, queue=1, zero_if_not_found=False)
+    await committed(t, group, topic, None, zero_if_not_found=False)
+
+
+@case(
+    "offsets.broadcast.by-proxy",
+    SHOULD,
+    codes=Code.PULL_MESSAGE,
+    since=(5, 3),
+    rests_on="PullMessageProcessor.queryBroadcastPullInitOffset",
+)
+async def broadcast_by_proxy(t: Trial) -> None:
+    """A member of a broadcasting group that a proxy brings without an offset is told where to begin, with code 21.
+
+    So is one that comes directly now and was a proxy's before, or the other way round: where it was.
+    """
+    topic, group, member = await filled(t, 4), await t.group(), Member(t)
+    await member.consumes(group, topic, message_model=BROADCASTING)
+
+    async def moved(what: str, offset: int, expected: int | None, *, client_id: str | None = None) -> None:
+        by_proxy: dict[str, Any] = {"request_source": PROXY_FOR_BROADCAST, "proxy_froward_client_id": client_id}
+        how = {"link": member.link} if client_id is None else by_proxy
+        pulled = await t.pull(topic, offset, group=group, **how)
+        if expected is None:
+            t.answer(what, pulled.answer)
+        else:
+            ext = {"nextBeginOffset": str(expected), "minOffset": "0", "maxOffset": "0"}
+            t.answer(what, pulled.answer, code=ResponseCode.PULL_OFFSET_MOVED, remark="OFFSET_RESET", ext=ext)
+
+    await moved("a new one", -1, 0, client_id=t.name("far"))
+    await moved("directly", 2, None)
+    await moved("by proxy now", 0, 2, client_id=member.client_id)
+    await moved("by proxy still", 1, None, client_id=member.client_id)
+    await moved("directly again", 0, 2)
+    await moved("directly still", 0, None)
 
 
 @case(
