@@ -130,7 +130,7 @@ def check_positions(config: dict[str, Any], ends: dict[tuple[str, int], int], fi
                 # its queue n holds delay level n + 1, which is the key in the file
                 topic, offsets = SCHEDULE_TOPIC, {str(int(place) - 1): offsets} if place.isdecimal() and len(place) < 6 else {}
             else:
-                topic = place.rpartition("@")[0]
+                topic = place.partition("@")[0]
             for queue_id, offset in offsets.items() if isinstance(offsets, dict) else ():
                 end = ends.get((topic, int(queue_id))) if queue_id.isdecimal() and len(queue_id) < 10 else None
                 if end is not None and isinstance(offset, int) and offset > end:

@@ -66,6 +66,12 @@ def a_position_behind_the_queues_end(s: Subject) -> Where:
 
 
 @PLANTS.add
+def a_position_of_a_broadcasting_group_behind_the_queues_end(s: Subject) -> Where:
+    s.path("config/consumerOffset.json").write_text('{"offsetTable":{"TopicA@G@broadcast":{1:70000}}}')
+    return Where("position-ahead", "config/consumerOffset.json", WHOLE_FILE)
+
+
+@PLANTS.add
 def a_timer_wheel_of_a_wrong_size(s: Subject) -> Where:
     s.path("timerwheel").write_bytes(bytes(100))
     return Where("timer-size", "timerwheel", WHOLE_FILE)
