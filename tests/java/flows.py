@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from tests.support import remoting
 from tests.support.clients import JavaDriver, JavaError, Message
 from tests.support.java import OLD_CLIENT, REFERENCE
 from tests.support.process import until
 from tests.support.subject import Subject
 
+QUERY_CONSUMER_OFFSET, QUERY_NOT_FOUND = 14, 22
 Fresh = Callable[[str], str]
 T = TypeVar("T")
 
@@ -44,6 +46,17 @@ def queues_of(clients: JavaDriver, consumer: str, topic: str) -> list[tuple[str,
     """(broker name, queue id) of what a push consumer reads of a topic now."""
     reported = clients.call("push.queues", consumer=consumer)
     return [(queue["broker"], queue["queue"]) for queue in reported if queue["topic"] == topic]
+
+
+def progress(subject: Subject, group: str, topic: str, queues: int = 4) -> list[int]:
+    """How far the group is in each queue in which it has any progress."""
+    found: list[int] = []
+    for queue in range(queues):
+        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "setZeroIfNotFound": "false"}
+        answer = remoting.ask(subject.address, QUERY_CONSUMER_OFFSET, fields)
+        assert answer.code in (0, QUERY_NOT_FOUND)
+        found += [int(answer.ext["offset"])] if answer.code == 0 else []
+    return found
 
 
 def drain(

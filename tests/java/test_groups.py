@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.java.flows import by_client, producer, push, queues_of
+from tests.java.flows import by_client, producer, progress, push, queues_of
 from tests.support import remoting
 from tests.support.clients import JavaDriver, JavaError, Message
 from tests.support.courses import Place, plays
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.java
 Fresh = Callable[[str], str]
 GROUP_CHARACTERS_MAX = 120
 PLACES = ("FIRST_OFFSET", "LAST_OFFSET", "TIMESTAMP")
-QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, UPDATE_AND_GET_GROUP_FORBIDDEN = 14, 38, 353
-SYSTEM_ERROR, QUERY_NOT_FOUND = 1, 22
+GET_CONSUMER_LIST_BY_GROUP, UPDATE_AND_GET_GROUP_FORBIDDEN = 38, 353
+SYSTEM_ERROR = 1
 DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
 ADDRESS = "127.0.0.1@"
 """In the rows of members, which the tool prints before its judgement."""
@@ -241,17 +241,6 @@ def test_a_broadcasting_consumer_goes_on_where_it_was(subject: Subject, clients:
         until(lambda: sum(progress(subject, f"{group}@broadcast", topic)) == 8, "it is kept what was pulled")
         clients.call("push.stop", consumer=name)
     assert progress(subject, group, topic) == []
-
-
-def progress(subject: Subject, group: str, topic: str) -> list[int]:
-    """In queues in which it has any."""
-    found = []
-    for queue in range(4):
-        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "setZeroIfNotFound": "false"}
-        answer = remoting.ask(subject.address, QUERY_CONSUMER_OFFSET, fields)
-        assert answer.code in (0, QUERY_NOT_FOUND)
-        found += [int(answer.ext["offset"])] if answer.code == 0 else []
-    return found
 
 
 def test_a_group_name_of_the_greatest_length(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:

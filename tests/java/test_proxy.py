@@ -16,6 +16,9 @@ import pytest
 
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.headers.groups import UpdateAndCreateSubscriptionGroup
+from tests.java.flows import progress
+from tests.support.clients import JavaDriver
+from tests.support.java import REFERENCE
 from tests.support.process import until
 from tests.support.proxy import JavaProxy, grpc_client
 from tests.support.requests import create_topic
@@ -74,6 +77,7 @@ def each(what: str, after: str = "") -> Counter[str]:
 
 class Stage(NamedTuple):
     subject: Subject
+    proxy: JavaProxy
     playing: dict[str, Playing]
     """By what each does.  All begin at once: one waits for retries while the others are judged."""
 
@@ -93,7 +97,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             prepared(subject, topic, group)
             playing[what] = Playing(directory, proxy, topic, group, what)
             stack.callback(playing[what].kill)
-        yield Stage(subject, playing)
+        yield Stage(subject, proxy, playing)
 
 
 def test_messages_are_sent_received_and_acknowledged(stage: Stage) -> None:
@@ -128,3 +132,19 @@ def dead(subject: Subject, group: str) -> list[str]:
             return [body.decode() for body in talk.read(f"%DLQ%{group}")]
         except AssertionError:
             return []
+
+
+def test_stock_consumers_behind_the_proxy(stage: Stage, tmp_path: Path) -> None:
+    """They speak to the proxy as to a name server and a broker (the remoting protocol); a broadcasting one keeps its progress."""
+    subject, namesrv = stage.subject, stage.proxy.remoting
+    with JavaDriver(tmp_path / "driver", REFERENCE) as clients:
+        clients.call("producer.start", name="p", group="P", namesrv=namesrv)
+        for model in ("CLUSTERING", "BROADCASTING"):
+            topic, group = f"Proxy-{model}", f"GID_{model}"
+            prepared(subject, topic, group)
+            clients.call("push.start", name=model, group=group, namesrv=namesrv, topic=topic, model=model)
+            clients.call("send", producer="p", topic=topic, count=COUNT, body="m")
+            clients.wait_messages(model, COUNT)
+            assert Counter(message["body"] for message in clients.messages(model)) == Counter(f"m{n}" for n in range(COUNT))
+        until(lambda: sum(progress(subject, "GID_CLUSTERING", "Proxy-CLUSTERING")) == COUNT, "its progress")
+    assert progress(subject, "GID_BROADCASTING", "Proxy-BROADCASTING") == []

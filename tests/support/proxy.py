@@ -31,6 +31,7 @@ class JavaProxy(JavaServer):
         self.namesrv = namesrv
         self.cluster = cluster
         self.endpoints = self.address
+        self.remoting = f"127.0.0.1:{self.port + 1}"
 
     def classpath(self) -> str:
         return classpath(self.version)
