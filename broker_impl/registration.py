@@ -70,6 +70,7 @@ class Topics(Protocol):
     def table(self) -> Mapping[str, TopicConfig]: ...
     @property
     def data_version(self) -> DataVersion: ...
+    def is_saved(self, name: str) -> bool: ...
     def version_told(self, *, again: bool = False) -> DataVersion: ...
     def set_order_topics(self, ordered: Iterable[str]) -> None: ...
 
@@ -185,13 +186,17 @@ class Announcement:
         return header, body
 
     def offering(self, offered: dict[str, TopicConfig], topics: Sequence[TopicConfig] | None = None) -> Slices[None]:
-        """Fill `offered` with these topics, or all as each is when its turn comes; one that is deleted meanwhile is left out."""
+        """Fill `offered` with these topics, or all as each is when its turn comes.
+
+        Left out is one that is deleted meanwhile, and one that is not on the disk: nobody takes it back if it never gets there.
+        """
         names = [config.topic_name for config in topics] if topics is not None else list(self.topics.table)
         given = {config.topic_name: config for config in topics} if topics is not None else self.topics.table
         for start in range(0, len(names), 4 * ROWS_PER_SLICE):
             if start:
                 yield None
-            offered.update(self.offered(given[name] for name in names[start : start + 4 * ROWS_PER_SLICE] if name in given))
+            some = [name for name in names[start : start + 4 * ROWS_PER_SLICE] if self.topics.is_saved(name)]
+            offered.update(self.offered(given[name] for name in some))
 
     def offered(self, topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
         """By name, with no more permission than the broker itself has."""
@@ -366,7 +371,10 @@ class Registrar:
             target.changed.clear()
             self._put(target, (yield from self.announcement.registers()))
         elif target.changed:
-            changed, target.changed = list(target.changed.values()), {}
+            is_saved = self.announcement.topics.is_saved
+            changed, target.changed = [config for name, config in target.changed.items() if is_saved(name)], {}
+            if not changed:
+                return
             if self.settings.enable_single_topic_register:
                 self._put(target, (yield from self.announcement.single_topics(changed)), SINGLE_TOPIC_TIMEOUT_MS)
             else:

@@ -30,7 +30,6 @@ from rmq_wire.bodies.body import STRICT, list_pieces
 from rmq_wire.bodies.connections import (
     Connection,
     ConsumerConnection,
-    ConsumerIdList,
     ProducerConnection,
     ProducerInfo,
 )
@@ -101,11 +100,15 @@ class ClientManagement(Capability):
         self._check_counts(call.peer, data, len(call.body))
         command, env = call.command, call.env
         client_id = data.client_id or ""
-        changed = data.heartbeat_fingerprint == 0
+        changed, refused = data.heartbeat_fingerprint == 0, None
         for consumer in data.consumer_data_set:
             if self._config.reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
                 continue
-            group = self._groups.find(consumer.group_name)
+            try:
+                group = self._groups.find(consumer.group_name)
+            except Refusal as no:  # it cannot be made; the others are there
+                refused = refused or no
+                continue
             if group is None:
                 continue
             if self._clients.fingerprint_changed(consumer.group_name, data.heartbeat_fingerprint):
@@ -120,6 +123,8 @@ class ClientManagement(Capability):
                 continue
             client = Client(call.peer, client_id, command.language, command.version, env)
             self._clients.register_producer(producer.group_name, client)
+        if refused is not None:
+            raise refused
         return HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=changed)
 
     @answers(UnregisterClient)
@@ -128,7 +133,7 @@ class ClientManagement(Capability):
         if asked.producer_group is not None:
             self._clients.unregister_producer(asked.producer_group, call.peer, asked.client_id)
         if asked.consumer_group is not None:
-            group = self._groups.find(asked.consumer_group)
+            group = self._groups.get(asked.consumer_group)
             notify = group is None or group.notify_consumer_ids_changed_enable
             self._clients.unregister_consumer(asked.consumer_group, call.peer, notify=notify)
         return Header()  # with an empty extFields: the reference has a response class without fields
@@ -152,14 +157,16 @@ class ClientManagement(Capability):
 
     # -- who is there
 
-    @answers(GetConsumerListByGroup)
+    @answers(GetConsumerListByGroup, bulky=True)
     def consumer_ids(self, call: Call, asked: GetConsumerListByGroup) -> Answer:
         """Client ids of the group's members: what every member shares the queues by."""
-        found = self._clients.consumer_ids(asked.consumer_group)
+        group = self._clients.consumer_group(asked.consumer_group)
         none = Header()  # an empty extFields: the reference has a response class without fields
-        if not found:
+        if group is None:
             return Reply(none, code=ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {asked.consumer_group}")
-        return Reply(none, body=ConsumerIdList(consumer_id_list=found).encode())
+        body = group.id_list()
+        self._engine.shares.afford(len(body))
+        return Reply(none, body=body)
 
     @answers(GetConsumerConnectionList)
     def consumers(self, call: Call, asked: GetConsumerConnectionList) -> Answer:

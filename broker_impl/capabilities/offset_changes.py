@@ -97,13 +97,19 @@ class OffsetChanges(Capability):
                 remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={asked.topic}"
                 raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
             return begun(self._reset_by_members(asked, topic, for_c=call.command.language == LanguageCode.CPP))
+        return begun(self._reset_here(asked))
+
+    def _check_there(self, asked: ResetOffset) -> TopicConfig:
+        """The topic.  Raises `Refusal`."""
+        topic = self._topics.get(asked.topic)
         if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {asked.topic} does not exist")
         if asked.group not in self._groups:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {asked.group} does not exist")
-        return begun(self._reset_here(asked, topic))
+        return topic
 
-    def _reset_here(self, asked: ResetOffset, topic: TopicConfig) -> Slices[Reply]:
+    def _reset_here(self, asked: ResetOffset) -> Slices[Reply]:
+        topic = self._check_there(asked)
         if asked.queue_id >= 0:
             targets = {asked.queue_id: (yield from self._target(asked, topic))}
         else:
@@ -131,13 +137,15 @@ class OffsetChanges(Capability):
 
     def _assign(self, asked: ResetOffset, targets: dict[int, int], before: dict[int, _Before]) -> Slices[None]:
         group, topic, offsets = asked.group, asked.topic, self._offsets
-        for count, (queue_id, offset) in enumerate(targets.items(), 1):
+        for count, (queue_id, offset) in enumerate(targets.items()):
+            if count % ROWS_PER_SLICE == 0:
+                if count:
+                    yield None
+                self._check_there(asked)  # it may have been deleted meanwhile
             if offsets.is_full(group) and not offsets.knows(group, topic, queue_id):
                 raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
             before[queue_id] = _Before(offsets.query(group, topic, queue_id), offsets.has_reset(group, topic, queue_id))
             offsets.assign_reset(group, topic, queue_id, offset)
-            if count % ROWS_PER_SLICE == 0:
-                yield None
 
     def _take_back(self, asked: ResetOffset, targets: dict[int, int], before: dict[int, _Before]) -> Slices[int]:
         """Put progress back where it was; the number of queues in which that is too late, since a member was told."""

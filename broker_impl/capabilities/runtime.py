@@ -78,10 +78,18 @@ class Runtime(Capability):
         self._delay_offsets = delay_offsets
         self._usage = usage
         for period_ms in (SECONDS_MS, MINUTES_MS, HOURS_MS):
-            engine.every(period_ms, lambda period_ms=period_ms: engine.in_background(stats.sample(period_ms)), first_ms=0)  # type: ignore[misc, arg-type]
+            engine.every(period_ms, partial(self._sample, period_ms), first_ms=0)
         engine.every(CLEAN_MS, lambda: engine.in_background(stats.dropping_idle()))
         self._engine, self._reads = engine, reads
+        self._sampling: set[int] = set()
+        """Periods whose counters are being noted."""
         self._await_morning()
+
+    def _sample(self, period_ms: int) -> None:
+        """Unless the last time is not over: many counters take long where others want slices, too."""
+        if period_ms not in self._sampling:
+            self._sampling.add(period_ms)
+            self._engine.in_background(self._stats.sample(period_ms), lambda *_: self._sampling.discard(period_ms))
 
     @answers(GetBrokerRuntimeInfo)
     def runtime(self, call: Call, asked: GetBrokerRuntimeInfo) -> Answer:

@@ -63,11 +63,6 @@ class Clients:
         """All groups with members."""
         return self._consumers
 
-    def consumer_ids(self, group: str) -> list[str]:
-        """Client ids of the members."""
-        found = self._consumers.get(group)
-        return [client.client_id for client in found.members.values()] if found is not None else []
-
     def consumer(self, group: str, client_id: str) -> Client | None:
         """One member by its id."""
         found = self._consumers.get(group)
@@ -121,6 +116,7 @@ class Clients:
         if group is None:
             return
         _forget(self._consumes, peer, group_name)
+        group.listed = None
         if group.members.pop(peer, None) is not None:
             self._env.log.info("consumer of group %s at %s:%d unregistered", group_name, *peer.remote[:2])
         self._drop_if_empty(group)
@@ -212,6 +208,7 @@ class Clients:
         for name in self._consumes.pop(peer, ()):
             group = self._consumers.get(name)
             if group is not None and group.members.pop(peer, None) is not None:
+                group.listed = None
                 self._drop_if_empty(group)
                 if not group.broadcasting:
                     self._members_changed(group)
@@ -258,7 +255,7 @@ class Clients:
                     group.name,
                     client.client_id,
                 )
-            group.members[client.peer] = client
+            group.members[client.peer], group.listed = client, None
             self._consumes.setdefault(client.peer, {})[group.name] = None
         else:
             known.seen(self._env)

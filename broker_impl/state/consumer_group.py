@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker_impl.env import Env
 from broker_impl.filtering import Wanted, of_subscription
+from rmq_wire.bodies.connections import ConsumerIdList
 from rmq_wire.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ConsumerGroup:
         "conflict_said_mono_ms",
         "consume_from_where",
         "consume_type",
+        "listed",
         "members",
         "message_model",
         "name",
@@ -56,6 +58,8 @@ class ConsumerGroup:
         self.message_model: str | None = None
         self.consume_from_where: str | None = None
         self.members: dict[Peer, Client] = {}
+        self.listed: bytes | None = None
+        """What `id_list` gave; who changes `members` takes it away."""
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.said_bytes = 0
         """Of the heartbeat that said them, the group's share."""
@@ -72,6 +76,12 @@ class ConsumerGroup:
     def find(self, client_id: str) -> Client | None:
         """A member by its id."""
         return next((client for client in self.members.values() if client.client_id == client_id), None)
+
+    def id_list(self) -> bytes:
+        """The members' client ids, as code 38 answers them: all ask at once when somebody comes or goes, so it is made once."""
+        if self.listed is None:
+            self.listed = ConsumerIdList(consumer_id_list=[client.client_id for client in self.members.values()]).encode()
+        return self.listed
 
     def wanted(self, topic: str) -> Wanted:
         """What the group's subscription to the topic lets through: worked out once, and shared by all pulls that wait with it."""

@@ -144,9 +144,7 @@ class ConsumerOffsets(PersistedTable):
 
     def queues(self, group: str, topic: str) -> Mapping[int, int] | None:
         """The progress of a group in every queue of a topic, or None."""
-        if self._drops:
-            self._settle(topic, group)
-        return self._offsets.rows.get(topic + SEPARATOR + group)
+        return self._offsets.rows.get(self._settled(topic, group))
 
     def knows(self, group: str, topic: str, queue_id: int) -> bool:
         """Has the group ever committed in this queue?"""
@@ -168,10 +166,7 @@ class ConsumerOffsets(PersistedTable):
 
     def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group was given the queue up to `offset`."""
-        key = topic + SEPARATOR + group
-        if self._drops:
-            self._settle(topic, group)
-        row = self._pulled.rows.get(key)
+        row = self._pulled.rows.get(key := self._settled(topic, group))
         if row is None:
             if self.is_full(group):
                 return
@@ -190,9 +185,7 @@ class ConsumerOffsets(PersistedTable):
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """What was handed out, or the committed progress where nothing was."""
-        if self._drops:
-            self._settle(topic, group)
-        row = self._pulled.rows.get(topic + SEPARATOR + group)
+        row = self._pulled.rows.get(self._settled(topic, group))
         found = None if row is None else row.get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
@@ -209,7 +202,7 @@ class ConsumerOffsets(PersistedTable):
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """A reset of this queue waits to be found."""
-        return bool(self._resets) and queue_id in self._resets.get(topic + SEPARATOR + group, ())
+        return bool(self._resets) and queue_id in self._resets.get(self._settled(topic, group), ())
 
     @property
     def has_resets(self) -> bool:
@@ -218,7 +211,7 @@ class ConsumerOffsets(PersistedTable):
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, which then waits no more (`queryThenEraseResetOffset`)."""
-        row = self._resets.get(key := topic + SEPARATOR + group)
+        row = self._resets.get(key := self._settled(topic, group))
         if row is None:
             return None
         found = row.pop(queue_id, None)
@@ -354,6 +347,12 @@ class ConsumerOffsets(PersistedTable):
         others = [members for members in doomed.pop(name, ()) if members]
         if others:
             doomed[name] = others
+
+    def _settled(self, topic: str, group: str) -> str:
+        """The row's key."""
+        if self._drops:
+            self._settle(topic, group)
+        return topic + SEPARATOR + group
 
     def _settle(self, topic: str, group: str) -> None:
         """A row that is being dropped goes now."""

@@ -6,6 +6,7 @@ Nothing is stored: a restart frees all, as in Java.  Deadlines use the monotonic
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import NamedTuple
 
 from broker_impl.env import Env
@@ -80,9 +81,20 @@ class QueueLocks:
         return lock.client_id if lock is not None and self._env.mono_ms - lock.renewed_ms <= LOCK_MS else None
 
     def all_expired(self, group: str) -> bool:
-        """Nobody in the group reads any queue in order now (`isLockAllExpired`)."""
-        now = self._env.mono_ms
-        return all(now - lock.renewed_ms > LOCK_MS for lock in self._groups.get(group, {}).values())
+        """Nobody in the group reads any queue in order now (`isLockAllExpired`).
+
+        It is asked at each message that comes back: what it finds expired goes, and is not looked at again.
+        """
+        table, now = self._groups.get(group), self._env.mono_ms
+        if table is None:
+            return True
+        expired = list(takewhile(lambda queue: now - table[queue].renewed_ms > LOCK_MS, table))
+        for queue in expired:
+            del table[queue]
+        self._count -= len(expired)
+        if not table:
+            del self._groups[group]
+        return not table
 
     def sweep(self) -> None:
         """Forget what expired long ago: Java keeps it for ever, and queue names come from outside."""

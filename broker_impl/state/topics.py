@@ -183,9 +183,15 @@ class TopicTable(VersionedTable[TopicConfig]):
         if self._unsaved:
             self._unsaved = {name: change for name, change in self._unsaved.items() if change > self.written_changes}
 
+    def is_saved(self, name: str) -> bool:
+        """It is there, and on the disk: who is told of it finds it after a crash, too."""
+        return name in self._rows.rows and name not in self._unsaved
+
     def take_back(self) -> int:
         count = super().take_back()
         self._unsaved.clear()
+        if count:  # name servers may have been told, and pass over what comes under a version that they know
+            self.data_version.advance(self._env.wall_ms)
         return count
 
     def announce(self, topics: Sequence[TopicConfig]) -> None:

@@ -14,6 +14,7 @@ from broker_impl.state.consumer_group import Client
 from broker_impl.state.locks import LOCK_MS, QueueLocks
 from rmq_wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq_wire.bodies.locks import QueueName
+from tests.support.requests import member_ids
 
 
 class FakePeer:
@@ -31,8 +32,11 @@ class World:
         self.clients = Clients(BrokerConfig({"brokerName": "b", **entries}, Machine()), self.env)
         self.notices: list[tuple[str, int]] = []
         self.gone: list[str] = []
-        self.clients.on_members_changed.append(lambda group: self.notices.append((group, len(self.clients.consumer_ids(group)))))
+        self.clients.on_members_changed.append(self._noticed)
         self.clients.on_group_gone.append(self.gone.append)
+
+    def _noticed(self, group: str) -> None:
+        self.notices.append((group, len(member_ids(self.clients.consumer_group(group)))))
 
     def peer(self, number: int = 1) -> Any:
         return FakePeer(number)
@@ -61,7 +65,7 @@ def test_all_are_notified_of_a_new_member_and_a_new_topic() -> None:
     assert world.beat(two, "G", "T", client_id="d")
     assert world.beat(one, "G", "T", "U")
     assert world.heard() == [("G", 1), ("G", 2), ("G", 2)]
-    assert world.clients.consumer_ids("G") == ["c", "d"]
+    assert member_ids(world.clients.consumer_group("G")) == ["c", "d"]
     assert world.clients.groups_subscribed("U") == ["G"]
 
 
@@ -123,7 +127,7 @@ def test_one_connection_that_changes_its_id_stays_one_member() -> None:
     one = world.peer()
     world.beat(one, "G", "T", client_id="a")
     assert not world.beat(one, "G", "T", client_id="b")
-    assert world.clients.consumer_ids("G") == ["b"]
+    assert member_ids(world.clients.consumer_group("G")) == ["b"]
 
 
 def test_a_close_ends_memberships_and_notifies_the_others() -> None:
@@ -154,9 +158,13 @@ def test_unregistering_is_like_closing_for_one_group() -> None:
     world.clients.unregister_consumer("G", one, notify=True)
     world.clients.unregister_consumer("nobody", one, notify=True)
     assert world.clients.consumer_group("G") is None
-    assert world.clients.consumer_ids("H") == ["c"]
+    assert member_ids(world.clients.consumer_group("H")) == ["c"]
     assert world.gone == ["G"]
     assert world.heard() == [("G", 0)]
+    world.beat(world.peer(2), "H", "T", client_id="d")
+    assert world.heard() == [("H", 2)]
+    world.clients.unregister_consumer("H", one, notify=True)
+    assert world.heard() == [("H", 1)]
 
 
 def test_a_producer_that_comes_back_keeps_its_newest_connection() -> None:
@@ -245,7 +253,7 @@ def test_any_order_of_events_leaves_tables_that_agree(events: list[tuple[str, in
         else:
             world.clients.register_producer(group, Client(peer, str(number), 0, 1, world.env))
         for name, group_members in members.items():
-            assert sorted(world.clients.consumer_ids(name)) == sorted(map(str, group_members))
+            assert sorted(member_ids(world.clients.consumer_group(name))) == sorted(map(str, group_members))
         for topic in "TUV":
             by_group = {name for name, found in world.clients.consumer_groups.items() if topic in found.subscriptions}
             assert set(world.clients.groups_subscribed(topic)) == by_group
@@ -278,6 +286,23 @@ def test_a_queue_is_locked_by_one_member_until_it_is_silent() -> None:
     assert locks.holder("G", QUEUES[0]) == "a"
     locks.unlock("G", QUEUES, "a")
     assert locks.holder("G", QUEUES[0]) is None
+
+
+def test_locks_that_are_found_expired_are_not_looked_at_again() -> None:
+    """Each message that comes back asks."""
+    env = Env(mono_ms=0)
+    locks = QueueLocks(env)
+    locks.lock("G", QUEUES[:2], "a")
+    env.mono_ms = LOCK_MS
+    assert not locks.all_expired("G")
+    locks.lock("G", QUEUES[2:], "a")
+    env.mono_ms = LOCK_MS + 1
+    assert not locks.all_expired("G")
+    assert [*locks._groups["G"]] == QUEUES[2:]
+    assert locks.lock("G", QUEUES, "b") == QUEUES[:2]
+    env.mono_ms = 3 * LOCK_MS
+    assert locks.all_expired("G")
+    assert (locks._groups, locks._count) == ({}, 0)
 
 
 def test_old_locks_are_forgotten() -> None:

@@ -36,6 +36,9 @@ class Topics:
         self.data_version = DataVersion(counter=1, timestamp=5)
         self.ordered: list[str] = []
 
+    def is_saved(self, name: str) -> bool:
+        return name in self.table
+
     def version_told(self, *, again: bool = False) -> DataVersion:
         if again:
             self.data_version.advance(7)

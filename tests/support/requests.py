@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_impl.state.consumer_group import ConsumerGroup
 from rmq_wire.batch import Item, pack_items
+from rmq_wire.bodies.connections import ConsumerIdList
 from rmq_wire.bodies.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData, SubscriptionData
 from rmq_wire.command import Command
 from rmq_wire.headers.clients import Heartbeat
@@ -130,3 +132,8 @@ def heartbeat(client: Client, group: str = "G", topic: str = "T", expression: st
 def said(answer: Command) -> tuple[int, str | None, dict[str, str]]:
     """Code, remark and fields of an answer."""
     return answer.code, answer.remark, answer.ext_map()
+
+
+def member_ids(group: ConsumerGroup | None) -> list[str]:
+    """Client ids of the members of a group, as code 38 tells them."""
+    return [] if group is None else ConsumerIdList.read(group.id_list()).consumer_id_list
