@@ -21,7 +21,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.cold_reads import ColdReads
 from broker_impl.engine.engine import Engine
 from broker_impl.engine.router import Capability, answers
-from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, joined, spelled
+from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, going_on, joined, spelled
 from broker_impl.state.clients import Clients
 from broker_impl.state.consumer_offsets import FULL, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
@@ -97,7 +97,7 @@ class OffsetChanges(Capability):
                 remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={asked.topic}"
                 raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
             return begun(self._reset_by_members(asked, topic, for_c=call.command.language == LanguageCode.CPP))
-        return begun(self._reset_here(asked))
+        return begun(going_on(self._reset_here(asked), self._engine.in_background))
 
     def _check_there(self, asked: ResetOffset) -> TopicConfig:
         """The topic.  Raises `Refusal`."""
@@ -247,7 +247,8 @@ class OffsetChanges(Capability):
         if self._offsets.is_full(asked.dest_group):
             raise Refusal(ResponseCode.SYSTEM_ERROR, FULL)
         topic = asked.topic or ""
-        return begun(self._clone(asked, self._offsets.topics_of(asked.src_group) if names.is_blank(topic) else [topic]))
+        topics = self._offsets.topics_of(asked.src_group) if names.is_blank(topic) else [topic]
+        return begun(going_on(self._clone(asked, topics), self._engine.in_background))
 
     def _clone(self, asked: CloneGroupOffset, topics: list[str]) -> Slices[Reply]:
         for count, topic in enumerate(topics, 1):

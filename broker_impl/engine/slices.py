@@ -7,7 +7,8 @@ of C does (a decode, a join, a copy of a table) cannot be cut: its input has a l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from broker_impl.engine.answers import Pause, Refusal, Reply
@@ -39,6 +40,25 @@ def _paused(pause: Pause, work: Slices[T]) -> Slices[T]:
     """The work that waits already."""
     yield pause
     return (yield from work)
+
+
+def going_on(work: Slices[T], in_background: Callable[[Slices[T]], None]) -> Slices[T]:
+    """The work of a request that is done to its end also when its asker goes meanwhile: half of it would be worse than either."""
+    go_on: Callable[[], Pause | None] = partial(next, work)
+    while True:
+        try:
+            pause = go_on()
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        try:
+            yield pause
+            go_on = partial(next, work)
+        except GeneratorExit:
+            in_background(work if pause is None else _paused(pause, work))
+            raise
+        except Exception as error:
+            go_on = partial(work.throw, error)
 
 
 def finished(work: Slices[T]) -> T:

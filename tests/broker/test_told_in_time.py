@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from broker_impl.engine.limits import Limits
-from broker_impl.engine.slices import finished
+from broker_impl.engine.slices import finished, going_on
 from broker_impl.registration import Asked
 from broker_impl.state.stats import FOLD_MAX, ITEMS_PER_SLICE
 from rmq_wire.codes import ResponseCode
 from rmq_wire.command import Command
 from rmq_wire.headers.clients import GetConsumerListByGroup, UnregisterClient
 from rmq_wire.headers.groups import DeleteSubscriptionGroup
-from rmq_wire.headers.offsets import ResetOffset
+from rmq_wire.headers.offsets import CloneGroupOffset, ResetOffset
 from rmq_wire.headers.topics import DeleteTopic
 from tests.support.driver import Client
 from tests.support.engine import Harness
@@ -251,3 +251,49 @@ def test_a_reset_of_a_topic_that_is_being_dropped_is_found_by_nobody(tmp_path: P
     assert not any(offsets.has_reset(f"G{number}", "T", 0) for number in range(0, 200, 2))
     assert [offsets.take_reset(f"G{number}", "T", 0) for number in range(1, 200, 2)] == [None] * 100
     list(work)
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_what_an_operator_began_is_done_also_when_the_connection_ends(tmp_path: Path, turns: int) -> None:
+    """A reset of half of the queues, or a copy of half of the topics, is what nobody wants."""
+    queues, topics = 400, 300
+    harness = Harness(tmp_path)
+    harness.topic("T", queues=queues)
+    offsets = harness.node.offsets
+    for number in range(topics):
+        harness.topic(f"T{number}")
+        offsets.commit("G", f"T{number}", 0, number)
+    harness.node.groups.find("G")
+    harness.driver.run()
+    for request in (
+        ResetOffset(group="G", topic="T", timestamp=-1, is_force=True, queue_id=-1),
+        CloneGroupOffset(src_group="G", dest_group="H", offline=True),
+    ):
+        client = harness.connect()
+        harness.driver.turn((client, client.frame(request)))
+        for _ in range(turns):
+            harness.driver.turn()
+        client.close()
+        harness.driver.run()
+    assert len(offsets.queues("G", "T") or {}) == queues
+    assert len(offsets.topics_of("H")) == topics + 1
+
+
+def test_work_that_goes_on_hears_what_happens_to_it() -> None:
+    heard: list[object] = []
+    left: list[Any] = []
+
+    def work() -> Any:
+        try:
+            yield None
+        except ValueError as error:
+            heard.append(str(error))
+        yield None
+        heard.append("end")
+        return 5
+
+    wrapped = going_on(work(), left.append)
+    next(wrapped)
+    wrapped.throw(ValueError("undone"))
+    assert finished(wrapped) == 5
+    assert (heard, left) == (["undone", "end"], [])
