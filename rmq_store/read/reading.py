@@ -81,10 +81,10 @@ class Reading:
 
         Raises Cold.  Java: `DefaultMessageStore.checkInMemByConsumeOffset`, which asks the kernel.
         """
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or not queue.min_offset == 0 < queue.max_offset:
+        lowest, highest = self.queue_bounds(topic, queue_id)
+        if lowest or not highest:
             return False
-        return self._log.written_offset - queue.units(0, 1)[0][0] <= self.settings.memory_bytes
+        return self._log.written_offset - self.queue_unit(topic, queue_id, 0)[0] <= self.settings.memory_bytes
 
     def stored(self, physical_offset: int, size: int) -> StoredMessage | None:
         """The message that an entry of a queue names, or None when the log has none of this size there. Its body is a view.
