@@ -1,8 +1,8 @@
 """How full the disk is, and what follows from it: append or not, delete what has expired, delete whatever its age.
 
 Three levels, each a part of the partition in use: above `disk_max_used_space_ratio` expired files go at once, above
-`disk_space_clean_forcibly_ratio` the oldest go whatever their age, above `disk_space_warning_level_ratio` appends are refused
-as well.  Of several log directories the least full one counts; the queues' partition is looked at likewise.
+`disk_space_clean_forcibly_ratio` the oldest go whatever their age, above `disk_space_warning_level_ratio` they go as well and
+appends are refused.  Of several log directories the least full one counts; the queues' partition is looked at likewise.
 (Java: DefaultMessageStore.CleanCommitLogService.isSpaceToDelete, isSpaceFull)
 """
 
@@ -19,6 +19,7 @@ from rmq_store.disk.segments import Segments
 from rmq_store.log.writability import Writability
 from rmq_store.settings import StoreSettings
 from rmq_store.statistics import double_text
+from rmq_wire import store_names
 
 PERCENT: Final = 100
 MAX_USED_BOUNDS: Final = (10, 95)
@@ -84,24 +85,28 @@ class DiskSpace:
         try:
             used = {path: self._disk.usage(path).used_ratio for path in self._settings.commit_log_directories}
             self.log_ratio = min(used.values())
-            self.queue_ratio = self._disk.usage(self._settings.store_path_root_dir).used_ratio
+            self.queue_ratio = self._queue_ratio_now()
         except OSError:
             return
         if isinstance(self._segments, MultiPathSegments):
             forcibly = _between(rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS)
             self._segments.full = frozenset(path for path, ratio in used.items() if ratio > forcibly)
-        level = rules.disk_space_warning_level_ratio
-        ratio = max(self.log_ratio, self.queue_ratio)
-        over = level is not None and ratio > max(level, WARNING_MIN) / PERCENT
-        self._writability.set_over_limit(f"{ratio:.0%} used" if over else None)
+        over = f"{max(self.log_ratio, self.queue_ratio):.0%} used" if self._is_over_warning else None
+        self._writability.set_over_limit(over)
 
     def runtime_info(self) -> dict[str, str]:
         """The ratios' part of code 28, measured now; -1 for a directory that is not there. Raises OSError."""
         used = {path: self._ratio(path) for path in self._settings.commit_log_directories}
         info = {f"commitLogDiskRatio_{path}": double_text(ratio) for path, ratio in used.items()}
         info["commitLogDiskRatio"] = double_text(min(used.values()))
-        info["consumeQueueDiskRatio"] = double_text(self._ratio(self._settings.store_path_root_dir))
+        info["consumeQueueDiskRatio"] = double_text(self._queue_ratio_now())
         return info
+
+    def _queue_ratio_now(self) -> float:
+        """Queues may lie on a partition of their own; before there are any, the root's counts. Raises OSError."""
+        root = self._settings.store_path_root_dir
+        ratio = self._ratio(f"{root}/{store_names.QUEUES}")
+        return self._ratio(root) if ratio == UNKNOWN else ratio
 
     def _ratio(self, path: str) -> float:
         try:
@@ -121,7 +126,12 @@ class DiskSpace:
 
     @property
     def _is_short(self) -> bool:
-        return self._above(self.rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS)
+        return self._above(self.rules.disk_space_clean_forcibly_ratio, FORCIBLY_BOUNDS) or self._is_over_warning
+
+    @property
+    def _is_over_warning(self) -> bool:
+        level = self.rules.disk_space_warning_level_ratio
+        return level is not None and self._above(level, (WARNING_MIN, PERCENT))
 
     def _above(self, percent: int, bounds: tuple[int, int]) -> bool:
         return max(self.log_ratio, self.queue_ratio) > _between(percent, bounds)

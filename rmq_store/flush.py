@@ -10,13 +10,14 @@ dirty is through, and the log flushed as far, does the checkpoint learn of it.
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.disk.disk import Disk, File
 from rmq_store.disk.segments import PAGE_BYTES
 from rmq_store.dispatcher import Dispatcher
-from rmq_store.errors import InvariantBroken
+from rmq_store.errors import ForeignFile, InvariantBroken
 from rmq_store.index.index import Index
 from rmq_store.index.index_file import IndexFile
 from rmq_store.log.commit_log import CommitLog
@@ -54,17 +55,29 @@ class Ticket:
         self.is_last_of_round = False
 
     def run(self) -> None:
-        """Raises OSError; it must not be run again then, unless something could not even be opened (`NO_DESCRIPTOR`)."""
+        """Raises OSError; it must not be run again then, unless something could not even be opened (`NO_DESCRIPTOR`).
+
+        What is gone of the log fails the sync: its messages are nowhere else, and nobody may be told that they are safe.
+        """
         for file in self._files:
             try:
-                (self._disk.open(file) if isinstance(file, str) else file).sync()
+                (self._open(file) if isinstance(file, str) else file).sync()
             except FileNotFoundError:
-                pass  # its topic was deleted meanwhile, or somebody has taken it away
+                if self.upto >= 0:
+                    raise
+                # its topic was deleted meanwhile, or somebody has taken it away: the log makes it again
         for directory in self._directories:
             try:
                 self._disk.sync_directory(directory)
             except FileNotFoundError:
-                pass
+                if self.upto >= 0:
+                    raise
+
+    def _open(self, path: str) -> File:
+        try:
+            return self._disk.open(path)
+        except ForeignFile as reason:
+            raise OSError(errno.EINVAL, str(reason)) from reason
 
 
 class Flusher:
@@ -189,7 +202,8 @@ class Flusher:
     def _log_ticket(self) -> Ticket:
         segments = self._log.segments
         first = self.flushed_offset - self.flushed_offset % segments.file_bytes
-        files: list[File | str] = [segments.file(start) for start in segments.starts if first <= start < self._log.written_offset]
+        starts = [start for start in segments.starts if first <= start < self._log.written_offset]
+        files = [segments.files.opened(segments.path(start)) for start in starts]  # opened in the thread, where it may fail
         ticket = Ticket(self._disk, files, list(self._log.unsynced_directories), self._log.written_offset)
         self._log.unsynced_directories.clear()
         ticket.store_timestamp = self.last_store_timestamp

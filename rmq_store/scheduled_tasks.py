@@ -11,7 +11,7 @@ from typing import Final
 from rmq_store.disk.checkpoint import Checkpoint
 from rmq_store.disk.disk import Lock
 from rmq_store.disk_space import DiskSpace
-from rmq_store.errors import Closed
+from rmq_store.errors import Closed, ForeignFile
 from rmq_store.index.index import Index
 from rmq_store.log.reader import LogReader
 from rmq_store.log.writability import Writability
@@ -74,7 +74,11 @@ class ScheduledTasks:
             self._space.look()
 
     def _look_at_lock(self) -> None:
-        if not self._lock.is_held():
+        try:
+            is_held = self._lock.is_held()
+        except ForeignFile:  # a directory, link or pipe is as good as another's file
+            is_held = False
+        if not is_held:
             self._writability.refuse(Closed.FENCED, LOCK_LOST)
 
     def next_due(self, mono_ms: int) -> int:

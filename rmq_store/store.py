@@ -13,7 +13,7 @@ from typing import Final
 from rmq_store.disk.disk import Disk, Lock
 from rmq_store.disk.segments import NO_DESCRIPTOR
 from rmq_store.disk_space import DiskSpace, RetentionRules
-from rmq_store.errors import Closed, CommitFailed, InvariantBroken, StoreLocked, Unwritable
+from rmq_store.errors import Closed, CommitFailed, InvariantBroken, StoreError, StoreLocked, Unwritable
 from rmq_store.flush import Flusher, Ticket
 from rmq_store.log.batch import Batch
 from rmq_store.log.draft import Draft, Placed
@@ -52,7 +52,7 @@ class Store(Reading):
         self._files = files
         self._flusher = Flusher(disk, settings, log, queues, dispatcher, index, checkpoint)
         self._boot_mark = BootMark(disk, settings.store_path_root_dir)
-        self._writability = Writability()
+        self._writability = Writability(self._boot_mark.distrust)
         self._space = DiskSpace(disk, settings, log.segments, self._writability)
         self._tasks = ScheduledTasks(lock, self._space, self._writability, checkpoint, index, self._reader, self.statistics)
         self.retention = Retention(
@@ -109,7 +109,7 @@ class Store(Reading):
                 self._boot_mark.distrust()
             elif self._writability.why is not Closed.FENCED:
                 clean = self._close_clean(wall_ms)
-        except (OSError, InvariantBroken) as reason:
+        except (OSError, StoreError) as reason:
             self._writability.detail = str(reason)
             self._boot_mark.distrust()
         self._writability.shut()
@@ -189,11 +189,13 @@ class Store(Reading):
             staged = self._log.commit()
         except CommitFailed as reason:
             self.statistics.put_failed_times += count
+            if self._log.sync_error is not None:
+                self.sync_failed(self._log.sync_error)
             self._writability.refuse(reason.why, str(reason))
             raise
         try:
             self._note(staged)
-        except InvariantBroken as broken:
+        except Exception as broken:
             self.fence(broken)
             raise CommitFailed(Closed.FENCED, str(broken)) from broken
 
@@ -201,8 +203,12 @@ class Store(Reading):
         self._dispatcher.add(staged)
         self._flusher.last_store_timestamp = staged[-1].store_timestamp
         statistics = self.statistics
-        statistics.put_times += len(staged)
-        statistics.put_bytes += staged[0].size if len(staged) == 1 else sum([one.size for one in staged])
+        if len(staged) == 1:
+            statistics.put_times += staged[0].count
+            statistics.put_bytes += staged[0].size
+        else:
+            statistics.put_times += sum([one.count for one in staged])
+            statistics.put_bytes += sum([one.size for one in staged])
 
     # --- dispatch
 
@@ -247,9 +253,10 @@ class Store(Reading):
     def begin_sync(self, mono_ms: int, force: bool = False) -> Ticket | None:
         """What to sync now: run the ticket, then give it to `end_sync`. None when nothing is due, or one is out.
 
-        `force`: the log's newest bytes, for answers that wait for them.
+        `force`: the log's newest bytes, for answers that wait for them. A store that a failed write has fenced is synced as ever:
+        what it had answered before is promised.
         """
-        if self._writability.is_over:
+        if self._writability.sync_refusal is not None:
             return None
         return self._flusher.begin(mono_ms, force)
 
@@ -263,17 +270,26 @@ class Store(Reading):
                 self._flusher.end(ticket)
             except InvariantBroken as broken:
                 self.fence(broken)
+                self._writability.sync_refusal = str(broken)
                 raise
             return False
         if error.errno in NO_DESCRIPTOR:
             self._flusher.put_off(ticket)
             return True
         self._flusher.is_out = False
-        self._writability.refuse(Closed.FENCED, f"sync failed: {error}")
-        self._boot_mark.distrust()
+        self.sync_failed(error)
         return False
 
-    def fence(self, broken: InvariantBroken) -> None:
+    def sync_failed(self, error: BaseException) -> None:
+        """Somebody's sync of a file or directory of this store failed: it is fenced, and the next start trusts no page cache."""
+        self._writability.sync_failed(error)
+
+    @property
+    def sync_refusal(self) -> str | None:
+        """Why nothing is synced any more, None while syncs go on."""
+        return self._writability.sync_refusal
+
+    def fence(self, broken: Exception) -> None:
         """Nothing is appended and nothing made visible any more; `refusal_text` says which invariant does not hold."""
         self._is_broken = True
         self._writability.refuse(Closed.FENCED, str(broken))
@@ -289,8 +305,8 @@ class Store(Reading):
     def next_due(self, mono_ms: int) -> int:
         """When `tick` or `begin_sync` has something to do, mono ms."""
         due = self._tasks.next_due(mono_ms)
-        if self._writability.is_over:
-            return due  # nothing is synced any more
+        if self._writability.sync_refusal is not None:
+            return due
         return min(due, self._flusher.due(mono_ms))
 
     # --- retention

@@ -54,6 +54,8 @@ class StoreLike(Protocol):
     def fence(self, broken: InvariantBroken) -> None: ...
     def begin_sync(self, mono_ms: int, force: bool = False) -> Any: ...
     def end_sync(self, ticket: Any, error: OSError | None) -> bool: ...
+    @property
+    def sync_refusal(self) -> str | None: ...
     def next_due(self, mono_ms: int) -> int: ...
     def tick(self, mono_ms: int, wall_ms: int) -> None: ...
 
@@ -251,7 +253,7 @@ class Commits(NoCommits):
         if more and self._gathered_turns < self.limits.flush_gather_turns_max:
             self._gathered_turns += 1
         else:
-            self._begin(force=True)
+            self.guard(lambda: self._begin(force=True))  # nothing of it may end the turn, and with it the server
 
     def dispatch(self) -> Sequence[Any]:
         store, limits = self.store, self.limits
@@ -290,6 +292,8 @@ class Commits(NoCommits):
         if ticket is not None:
             self._syncing = True
             self.loop.job(Job("sync", lambda: self.sync(ticket), lambda _result, error: self._synced(ticket, error)))
+        elif self.waiting and (why := self.store.sync_refusal) is not None:
+            self._release(OSError(why))  # nobody who waits will ever be flushed
         elif force:
             self._release()
 
@@ -303,13 +307,9 @@ class Commits(NoCommits):
                 error = broken
         elif self.store.end_sync(ticket, error if isinstance(error, OSError) else OSError(str(error))):
             return  # it comes again by itself; who waits for it goes on waiting
-        if error is not None:
-            self.env.log.error("flush failed, nothing more is appended until a restart: %s", error)
-            self._flush_error = error
-            self._release()
-            return
-        self._release()
-        self._gathering = bool(self.waiting) and self.waiting[-1][0] > self.store.flushed_offset
+        self._release(error)
+        if error is None:
+            self._gathering = bool(self.waiting) and self.waiting[-1][0] > self.store.flushed_offset
 
     def _wait(self, staged: list[Unsent]) -> None:
         due = self.env.mono_ms + self.limits.flush_wait_ms_max
@@ -325,8 +325,11 @@ class Commits(NoCommits):
         if self.waiting and self._late is None:
             self._late = self.deadlines.at(due, self._say_late)
 
-    def _release(self) -> None:
-        """Answer those whose end is flushed; all, when a flush has failed."""
+    def _release(self, failed: BaseException | None = None) -> None:
+        """Answer those whose end is flushed; all, when a flush has `failed`."""
+        if failed is not None and self._flush_error is None:
+            self.env.log.error("flush failed, nothing more is appended until a restart: %s", failed)
+            self._flush_error = failed
         flushed = self.store.flushed_offset
         waiting = self.waiting
         error = self._flush_error
@@ -339,9 +342,8 @@ class Commits(NoCommits):
                 return
             left -= 1
             end, _due, (peer, opaque, form, durable) = waiting.popleft()
-            self.emit(
-                peer, opaque, form, durable.answer if end <= flushed or error is None else _failed(durable, error, self.env.log)
-            )
+            answer = durable.answer if end <= flushed or error is None else _failed(durable, error, self.env.log)
+            self.emit(peer, opaque, form, answer)
         self._flush_error = None
 
     def _release_more(self) -> None:

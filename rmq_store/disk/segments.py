@@ -43,6 +43,10 @@ class OpenFiles:
             file = self._add(path, lambda: self.disk.open(path))
         return file
 
+    def opened(self, path: str) -> File | str:
+        """The file if it is open, else its path: for a thread, which opens it for itself."""
+        return self._files.get(path, path)
+
     def create(self, path: str, size: int) -> File:
         """A new file of `size` zero bytes. Raises OSError."""
         return self._add(path, lambda: self.disk.create(path, size))

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from rmq_store.disk.disk import File, write_all
 from rmq_store.disk.multi_path_segments import log_segments
-from rmq_store.disk.segments import OpenFiles
+from rmq_store.disk.segments import NO_DESCRIPTOR, OpenFiles
 from rmq_store.errors import Closed, CommitFailed, CreateFailed, Illegal, IllegalKind, InvariantBroken
 from rmq_store.layouts import BLANK, MAGIC_BLANK
 from rmq_store.log.batch import Batch
@@ -55,6 +55,8 @@ class CommitLog(Staging):
         self._file_bytes = settings.mapped_file_size_commit_log
         unit_bytes_max = min(settings.max_message_size + EXTRA_UNIT_BYTES, self._file_bytes - END_BYTES)
         super().__init__(unit_bytes_max, settings.max_message_size)
+        self.sync_error: OSError | None = None
+        """why the first file could not be synced when it was made"""
         self._seals = settings.enabled_append_prop_crc
         self._turn: list[_Segment] = []
 
@@ -173,7 +175,7 @@ class CommitLog(Staging):
                 file = self._file_at(segment.at)
                 begun += 1
                 self._write(file, segment)
-        except (OSError, InvariantBroken) as reason:
+        except Exception as reason:
             self._take_back(reason, begun)
         staged = self.staged
         self.written_offset = self._end
@@ -227,13 +229,26 @@ class CommitLog(Staging):
         is_first = not self.segments.starts
         file = self.segments.create(start)
         if is_first:
-            # A log whose first file went with a power cut, and its second did not, would not look like one that lost anything.
+            self._sync_first(file, start)
+
+    def _sync_first(self, file: File, start: int) -> None:
+        """A log whose first file went with a power cut, and its second did not, would not look like one that lost anything."""
+        try:
             file.sync()
             self.segments.files.disk.sync_directory(self.segments.directory_of(start))
+        except OSError as reason:
+            if reason.errno in NO_DESCRIPTOR:
+                self.segments.remove(start)  # no sync has failed: it is made once more, and synced then
+            else:
+                self.sync_error = reason
+            raise
 
-    def _take_back(self, reason: OSError | InvariantBroken, begun: int) -> None:
-        """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed."""
-        fenced = not (isinstance(reason, OSError) and reason.errno in PASSING)
+    def _take_back(self, reason: Exception, begun: int) -> NoReturn:
+        """Undo a failed write: zeros where bytes may have landed, reservations given back. Raises CommitFailed.
+
+        What is no error of the disk may have come anywhere, and a sync is never tried again: both fence.
+        """
+        fenced = self.sync_error is not None or not (isinstance(reason, OSError) and reason.errno in PASSING)
         for segment in self._turn[:begun]:
             fenced |= not self._zero(segment.at, sum(map(len, segment.pieces)))
         try:
@@ -243,7 +258,7 @@ class CommitLog(Staging):
         self._reset()
         why = Closed.FENCED if fenced else Closed.DISK_FULL
         kind: Callable[[Closed, str], CommitFailed] = CreateFailed if isinstance(reason, _NotCreated) else CommitFailed
-        raise kind(why, str(reason)) from reason
+        raise kind(why, str(reason) or type(reason).__name__) from reason
 
     def _zero(self, at: int, size: int) -> bool:
         """Put zeros over what has landed there, and nowhere else: a full disk has no room for more. Whether it succeeded."""
@@ -253,7 +268,7 @@ class CommitLog(Staging):
             landed = len(file.read_at(within, size).rstrip(b"\0"))
             if landed:
                 write_all(file, within, bytes(landed))
-        except OSError:
+        except Exception:  # whatever it was, what had landed may still be there
             return False
         return True
 

@@ -2,7 +2,8 @@
 
 Errors of the disk end in one of two states.  What may pass (no space, no descriptors) refuses appends and is tried again a
 second later.  What leaves the medium unknown (an I/O error on a write, any error of a sync) fences the store: nothing is ever
-appended again, reads go on.  A disk over its warning level refuses appends until it has room again.  (Java: RunningFlags)
+appended again, reads go on.  So do syncs unless it was one of them that failed: what was answered before a failed write is
+promised.  A disk over its warning level refuses appends until it has room again.  (Java: RunningFlags)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rmq_store.errors import Closed
+from rmq_store.errors import Closed, ForeignFile
 from rmq_store.log.commit_log import PASSING
 
 RETRY_MS: Final = 1000
@@ -20,11 +21,15 @@ RETRY_MS: Final = 1000
 class Writability:
     """`why` is None while appends are taken. Worse reasons are never replaced by milder ones."""
 
-    __slots__ = ("_over_limit", "_retry_due_ms", "detail", "why")
+    __slots__ = ("_distrust", "_over_limit", "_retry_due_ms", "detail", "sync_refusal", "why")
 
-    def __init__(self) -> None:
+    def __init__(self, distrust: Callable[[], None]) -> None:
+        """`distrust`: have the next start not believe the page cache. Raises nothing."""
+        self._distrust = distrust
         self.why: Closed | None = None
         self.detail = ""
+        self.sync_refusal: str | None = None
+        """why nothing is synced any more; a failed write alone is no reason, for what was written before may still be saved"""
         self._retry_due_ms: int | None = None
         self._over_limit: str | None = None
 
@@ -38,6 +43,13 @@ class Writability:
             self.why, self.detail = why, detail
             self._retry_due_ms = None
 
+    def sync_failed(self, error: BaseException) -> None:
+        """A sync failed, whoever's it was: nothing is appended or synced any more, for a second one would prove nothing."""
+        if self.why is not Closed.SHUT:
+            self.refuse(Closed.FENCED, f"sync failed: {error}")
+            self.sync_refusal = f"sync failed: {error}"
+            self._distrust()
+
     def failed(self, reason: OSError) -> None:
         """A call of the disk failed."""
         self.refuse(Closed.DISK_FULL if reason.errno in PASSING else Closed.FENCED, str(reason))
@@ -50,6 +62,8 @@ class Writability:
             action()
         except OSError as reason:
             self.failed(reason)
+        except ForeignFile as reason:  # somebody is at work in our directory
+            self.refuse(Closed.FENCED, str(reason))
 
     def retry(self, mono_ms: int) -> None:
         """A second after an error that may pass, appends are tried again."""
@@ -71,3 +85,4 @@ class Writability:
 
     def shut(self) -> None:
         self.why = Closed.SHUT
+        self.sync_refusal = self.sync_refusal or Closed.SHUT.value

@@ -9,6 +9,7 @@ what consumers may see.  No file is made before its first unit is at hand: Java 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from rmq_store.disk.disk import File, write_all
@@ -45,6 +46,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "end_physical",
+        "forgotten",
         "hash_heads",
         "is_deleted",
         "magic",
@@ -78,6 +80,8 @@ class ConsumeQueue:
         """log position one past the last unit's message; -1 for none (Java: maxPhysicOffset)"""
         self.is_deleted = False
         """its topic was deleted: units still on their way go to no queue"""
+        self.forgotten: tuple[str, ...] = ()
+        """files that retention has taken out of it and not unlinked yet, oldest first"""
         self.pending: list[int] = []
         """fields of the units of the running dispatch, one unit after the other, the first of them at max_offset"""
         self.pending_timestamp = 0
@@ -175,9 +179,13 @@ class ConsumeQueue:
         return (start + self.segments.file_bytes) // UNIT_BYTES
 
     def remove_files(self) -> None:
-        """Unlink everything, newest first, so that what is left after a crash is a valid shorter queue."""
+        """Unlink everything, newest first, so that what is left after a crash is a valid shorter queue. Raises OSError."""
         for start in reversed(self.segments.starts.copy()):
             self.segments.remove(start)
+        while self.forgotten:
+            with suppress(FileNotFoundError):
+                self.segments.files.disk.unlink(self.forgotten[-1])
+            self.forgotten = self.forgotten[:-1]
 
 
 def topic_field(topic: str) -> bytes:

@@ -14,7 +14,7 @@ from rmq_store.errors import Closed, ForeignFile, Illegal, IllegalKind, Unwritab
 from rmq_store.queues.batch_queue import BatchConsumeQueue
 from rmq_store.queues.consume_queue import NOTHING, ConsumeQueue
 from rmq_store.queues.extended_queue import ExtendedConsumeQueue
-from rmq_store.queues.key_heads import KeyHeads
+from rmq_store.queues.key_heads import KeyHeads, SharedHeads
 from rmq_store.queues.unopened import Unopened
 from rmq_store.settings import StoreSettings
 from rmq_wire import store_names
@@ -55,8 +55,11 @@ class Queues:
         """topic/queue id with extensions on disk: they are read also when no new ones are made"""
         self._has_batch = has_batch_queues
         self._previous = previous
+        self._shared_heads = SharedHeads()
         self._doomed: dict[str, list[ConsumeQueue]] = {}
-        """queues of deleted topics whose files are not all removed"""
+        """deleted queues whose files are not all removed"""
+        self.losing_files: tuple[str, int] | None = None
+        """topic and id of a queue that loses files in another thread now"""
         self._batch_topics: set[str] = set()
         """found on disk, or made since"""
         self._orphans: set[str] = set()
@@ -121,7 +124,7 @@ class Queues:
         rows = self.unopened.take(topic)
         if not rows:
             return None
-        heads = KeyHeads(topic)
+        heads = KeyHeads(topic, self._shared_heads)
         queues = self.by_topic[topic] = {}
         for row in rows:
             segments = self._segments(f"{self.directory}/{topic}/{row.queue_id}", self._file_bytes)
@@ -154,7 +157,7 @@ class Queues:
         if queue is None:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
                 raise Illegal(IllegalKind.MESSAGE, f"queue id {queue_id} is not in 0..{QUEUE_ID_MAX}")
-            heads = next(iter(queues.values())).hash_heads if queues else KeyHeads(topic)
+            heads = next(iter(queues.values())).hash_heads if queues else KeyHeads(topic, self._shared_heads)
             queue = queues[queue_id] = self._made(topic, queue_id, heads)
         return queue
 
@@ -177,13 +180,15 @@ class Queues:
         self._orphans.discard(topic)
         if not queues:
             return False
-        self._doomed[topic] = list(queues.values())
+        self._doomed.setdefault(topic, []).extend(queues.values())
         for queue in queues.values():
             queue.is_deleted = True
         return True
 
     def _made(self, topic: str, queue_id: int, heads: KeyHeads) -> ConsumeQueue:
         self.made += 1
+        if (topic, queue_id) == self.losing_files:  # a deleted one of this name: its thread must not meet our files
+            raise Unwritable(Closed.DISK_FULL, f"old files of {topic} are just being removed")
         try:
             while topic in self._doomed:
                 self._remove_doomed(topic)
@@ -293,7 +298,7 @@ class Queues:
             self._remove_doomed(next(iter(self._doomed)))
 
     def _remove_doomed(self, topic: str) -> None:
-        """One queue of a deleted topic; behind the last its directory goes, too."""
+        """One deleted queue; behind the last of a topic its directory goes, too."""
         disk = self._files.disk
         queue = self._doomed[topic][-1]
         queue.remove_files()
@@ -303,6 +308,8 @@ class Queues:
         self._doomed[topic].pop()
         if not self._doomed[topic]:
             del self._doomed[topic]
+            if self.by_topic.get(topic):
+                return
             _remove_empty(disk, self._topic_path(topic))
             _remove_empty(disk, f"{self.ext_directory}/{topic}")
             self._batch_topics.discard(topic)
@@ -327,10 +334,8 @@ class Queues:
                     continue
                 del self.by_topic[topic][queue.queue_id]
                 queue.is_deleted = True
-                queue.remove_files()
-                _remove_empty(disk, queue.segments.directory)
-                if isinstance(queue, ExtendedConsumeQueue):
-                    _remove_empty(disk, queue.ext.directory)
+                self._doomed.setdefault(topic, []).append(queue)
+                self._remove_doomed(topic)
                 count += 1
                 if self.by_topic[topic]:
                     yield

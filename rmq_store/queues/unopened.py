@@ -66,13 +66,14 @@ def rows_of(queues: Iterable[ConsumeQueue]) -> list[QueueRow]:
 
 
 def _is_at_rest(queue: ConsumeQueue) -> bool:
-    """Whether a row says all of it: nothing is on its way, and its files are in one piece."""
+    """Whether a row says all of it: nothing is on its way, and its files are in one piece, and no others."""
     segments = queue.segments
     starts = segments.starts
     return (
         type(queue) is ConsumeQueue
         and queue.next_offset == queue.max_offset
         and not queue.pending
+        and not queue.forgotten
         and (not starts or starts[-1] - starts[0] == (len(starts) - 1) * segments.file_bytes)
     )
 

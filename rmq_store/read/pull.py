@@ -335,6 +335,7 @@ class QueueReader:
         chosen = batch_pull.choose(queue, self._log, self._reader, self._limits, asked)
         slow = self._log.written_offset - chosen.newest > self._limits.memory_bytes
         read = self._read(queue, chosen.status, chosen.next_offset, chosen.units, chosen.size, slow)
+        self._statistics.transferred_messages += chosen.message_count - read.message_count
         read.message_count = chosen.message_count
         return read
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rmq_store.disk.disk import Usage
 from rmq_store.disk_space import RetentionRules
-from rmq_store.retention import HOUR_MS
+from rmq_store.retention import HOUR_MS, Chore, Removal
 from tests.support.memory_disk import MemoryDisk
 from tests.support.store_rig import Rig, draft, small
 
@@ -48,3 +50,26 @@ def step(rig: Rig) -> object:
         chore.run()
         rig.store.retention.end(chore, None, rig.mono_ms)
     return chore
+
+
+def disk_of(rig: Rig) -> MemoryDisk:
+    assert isinstance(rig.disk, MemoryDisk)
+    return rig.disk
+
+
+def until(rig: Rig, wanted: Callable[[Chore], bool]) -> Chore:
+    """Retention goes on up to this thing to do, which is out then."""
+    retention = rig.store.retention
+    for _ in range(1000):
+        rig.wait(max(retention.next_due(rig.mono_ms) - rig.mono_ms, 0))
+        chore = retention.begin(rig.mono_ms, rig.wall_ms)
+        if chore is not None:
+            if wanted(chore):
+                return chore
+            chore.run()
+            retention.end(chore, None, rig.mono_ms)
+    raise AssertionError("it never came")
+
+
+def removes_in(part: str) -> Callable[[Chore], bool]:
+    return lambda chore: isinstance(chore, Removal) and part in chore.paths[0]

@@ -386,7 +386,6 @@ def test_an_io_error_fences_for_good() -> None:
     with pytest.raises(Unwritable):
         rig.store.stage(draft(3), START_MS)
     assert rig.numbers() == [1]
-    assert rig.store.begin_sync(rig.mono_ms, True) is None
     assert not rig.store.close(rig.wall_ms)
     assert f"{ROOT}/abort" in disk.contents()
 

@@ -262,8 +262,8 @@ def queues_on_the_medium_or_not(patch: pytest.MonkeyPatch) -> None:
 
 
 SEEDS_OF_BUGS: dict[Plant, tuple[int, Errors]] = {
-    last_file_deleted: (1, FAILURES),
-    queue_files_one_too_many: (1, FileNotFoundError),
+    last_file_deleted: (1, (*FAILURES, StoreDamaged)),
+    queue_files_one_too_many: (1, (*FAILURES, FileNotFoundError)),
     minimum_left_stale: (1, FAILURES),
     goes_on_behind_a_failure: (2, StoreDamaged),
     queues_on_the_medium_or_not: (4, FAILURES),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 import pytest
 
 from rmq_store.disk.disk import Usage
 from rmq_store.statistics import StoreStatistics, double_text, running_text
+from rmq_wire.sys_flag import INNER_BATCH
 from tests.support.memory_disk import MemoryDisk
-from tests.support.store_rig import ROOT, START_MS, Rig, draft
+from tests.support.store_rig import ROOT, START_MS, Rig, draft, open_store, small
 
 
 @pytest.mark.parametrize(
@@ -97,3 +100,19 @@ def test_a_store_counts() -> None:
     assert info["commitLogDiskRatio"] == info[f"commitLogDiskRatio_{ROOT}/commitlog"] == info["consumeQueueDiskRatio"] == "0.45"
     statistics = rig.store.statistics
     assert (statistics.get_found_times, statistics.get_missed_times, statistics.transferred_messages) == (1, 1, 2)
+
+
+def test_an_inner_batch_counts_as_its_messages() -> None:
+    """Java: AppendMessageResult.getMsgNum, CqUnit.getBatchNum."""
+    rig = Rig()
+    rig.store = open_store(small(), START_MS, disk=MemoryDisk(), zone=UTC, has_batch_queues=lambda topic: topic == "B")
+    batches = [draft(number, "B", sys_flag=INNER_BATCH) for number in range(3)]
+    for one in batches:
+        one.properties += b"INNER_NUM\x0110\x02"
+    rig.put(batches[0])
+    assert rig.store.statistics.put_times == 10
+    rig.put(*batches[1:])
+    assert rig.store.runtime_info(START_MS)["putMessageTimesTotal"] == "30"
+    assert rig.store.runtime_info(START_MS)["putMessageSizeTotal"] == str(rig.store.written_offset)
+    assert rig.store.read_queue("B", 0, 0, 32, 1 << 20).message_count == 30
+    assert rig.store.statistics.transferred_messages == 30

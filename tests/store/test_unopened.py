@@ -231,7 +231,7 @@ def test_a_stop_before_the_queues_have_followed_the_log_leaves_no_rows_to_be_bel
         rig.put(draft(number, topic(number % 3), body_bytes=200))
     rig.sync_queues()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Retention, "_follow_log", lambda self: iter(()))
+        patch.setattr(Retention, "_follow_log", lambda self, log_min: iter(()))
         rig.retain(LOOK_MS)
     assert rig.store.min_offset > 0
     assert rig.store.queue_bounds(topic(0), 0)[0] == 0

@@ -33,6 +33,7 @@ class FakeStore:
         self.flush_interval_ms = 500
         self.fenced = ""
         self.end_error: InvariantBroken | None = None
+        self.sync_refusal: str | None = None
         self.dispatch_max: int | None = None
         """Units per dispatch at most, whatever is asked for: a slow disk."""
 
