@@ -55,6 +55,7 @@ class NullStore:
     """Takes nothing and costs next to nothing: what is measured is the engine's side."""
 
     undispatched = dispatch_behind_bytes = written_offset = flushed_offset = 0
+    sync_refusal = None
 
     def fence(self, broken: Exception) -> None:
         raise broken
