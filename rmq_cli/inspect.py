@@ -1,6 +1,6 @@
 """`rmq inspect`: look into the files of a store, without a broker.  One module a subcommand, each imported when it runs.
 
-Exit status: 0 well, 1 the answer is no (findings, differences, nothing found), 2 could not look; 130 interrupted.
+Exit status: 0 well, 1 the answer is no (findings, differences, nothing found), 2 could not look; 130 interrupted, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ SUBCOMMANDS = {
 }
 """Name -> the line that `rmq inspect --help` shows: kept here so that listing them imports none of them."""
 CANNOT_LOOK = 2
-INTERRUPTED = 130
 
 
 class Looks(LazyGroup):
@@ -38,6 +37,12 @@ class Looks(LazyGroup):
         return f"inspect_{name}", "command"
 
     def invoke(self, ctx: click.Context) -> Any:
+        from rmq_cli.stopping import stoppable
+
+        with stoppable():  # SIGTERM unwinds like Ctrl-C: processes of ours are ended, what is half written is taken away
+            return self._look(ctx)
+
+    def _look(self, ctx: click.Context) -> Any:
         from rmq_cli.complaint import Complaint, Unread
         from rmq_columns.errors import DENIED, NotPermitted
         from rmq_inspect.errors import CannotLook
@@ -51,16 +56,22 @@ class Looks(LazyGroup):
         except PermissionError as reason:
             self._end(f"{DENIED}: {reason.filename}" if reason.filename else str(reason), CANNOT_LOOK)
         except KeyboardInterrupt:
-            self._end("interrupted", INTERRUPTED)
+            self._say("interrupted")
+            raise  # with the status of its signal
         except MemoryError:
             self._end("out of memory", CANNOT_LOOK)
 
     def _end(self, line: str, status: int) -> None:
+        self._say(line)
+        sys.exit(status)
+
+    def _say(self, line: str) -> None:
+        """One line, whatever names are in it."""
         from rmq_cli.inspect_common import clear_progress
+        from rmq_inspect.decode.records import printable
 
         clear_progress()
-        click.echo(f"rmq: {line}", err=True)
-        sys.exit(status)
+        click.echo(f"rmq: {printable(line)}", err=True)
 
 
 @click.group("inspect", cls=Looks)

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from rmq_inspect.decode.directory import StoreDirectory, list_store
+from rmq_inspect.decode.records import printable
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.progress import Progress, quiet
 from rmq_wire.store_names import offset_of
@@ -77,7 +78,7 @@ def check_topic(store: StoreDirectory, topic: str) -> None:
 
 def print_no_topic(reason: NoSuchTopic) -> None:
     clear_progress()
-    click.echo(f"rmq: {reason}", err=True)
+    click.echo(f"rmq: {printable(str(reason))}", err=True)
 
 
 def check_log(store: StoreDirectory) -> None:

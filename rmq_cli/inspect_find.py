@@ -10,7 +10,7 @@ import click
 
 from rmq_cli.inspect_common import json_option, open_store, store_argument
 from rmq_cli.inspect_selection import Notes, body_option, chosen, selection_options, wanted_of, write_messages
-from rmq_inspect.decode.records import BodyForm
+from rmq_inspect.decode.records import BodyForm, printable
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain.outlook import Outlooks
 
@@ -40,6 +40,10 @@ def command(
     wanted = wanted_of(options)
     if text is not None:
         is_id = len(text) in ID_CHARACTERS and all(character in "0123456789abcdefABCDEF" for character in text)
+        if (wanted.message_id if is_id else wanted.key) is not None:  # an id and a key together must both hold
+            raise click.UsageError(
+                f"{printable(text)} and {'another id, --id' if is_id else 'another key, --key'}: say one of them"
+            )
         wanted = replace(wanted, message_id=text) if is_id else replace(wanted, key=text)
     if wanted == type(wanted)():
         raise CannotLook("nothing to find was named: give an id or a key, or --tag, --topic, --since")

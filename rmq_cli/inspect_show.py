@@ -20,8 +20,8 @@ from rmq_cli.inspect_selection import (
     wanted_of,
     write_messages,
 )
-from rmq_inspect.decode import files
-from rmq_inspect.decode.directory import Kind, StoreFile
+from rmq_inspect.decode import derived, files
+from rmq_inspect.decode.directory import Kind, StoreDirectory, StoreFile
 from rmq_inspect.decode.log import Spoilt, Unit, pieces
 from rmq_inspect.decode.queues import UNIT
 from rmq_inspect.decode.records import BodyForm, json_line, pad, printable
@@ -82,10 +82,12 @@ def command(
         return
     store, under = files.locate(path)
     shown.outlooks = Outlooks(store)
+    shown.store = store
     if store.root.samefile(path) or wanted != Wanted(queue_offset=wanted.queue_offset):
         try:
             store = open_store(store.root, commit_logs)
             shown.outlooks = Outlooks(store)
+            shown.store, shown.is_whole_log = store, True
             shown.messages(chosen(store, wanted, options, shown.notes))
         except NoSuchTopic as reason:
             print_no_topic(reason)
@@ -95,6 +97,7 @@ def command(
         raise CannotLook(f"{path}: nothing of a store is here")
     logs = [file for file in under if file.kind in _MESSAGES]
     if len(logs) == len(under):
+        shown.is_whole_log = logs == store.commit_log
         shown.messages(limited(_units(logs, shown.notes), options["limit"]))
         return
     for number, file in enumerate(under):
@@ -121,6 +124,10 @@ class _Shown:
         self._options = options
         self.notes = Notes()
         self.outlooks = Outlooks()
+        self.store: StoreDirectory | None = None
+        """in which what is shown lies"""
+        self.is_whole_log = False
+        """whether it has no messages elsewhere"""
         self.hints = False
         self.is_all = False
         """nothing was chosen"""
@@ -128,8 +135,20 @@ class _Shown:
     def messages(self, units: Iterator[Unit]) -> None:
         count = write_messages(units, self._form, self.notes, self.outlooks, as_json=self._json, full=self._full)
         if not count:
-            click.echo(f"rmq: no messages{' yet' if self.is_all and not self.notes.count else ''}", err=True)
+            click.echo(f"rmq: no messages{self._why_none()}", err=True)
         self._hint(count)
+
+    def _why_none(self) -> str:
+        """Nothing, where something was chosen, or was said of what is there."""
+        if not self.is_all or self.notes.count or self.store is None:
+            return ""
+        known_by = list(derived.that_know_messages(self.store))
+        if not known_by:
+            return " yet"
+        if not self.is_whole_log:
+            return ""
+        *others, last = known_by
+        return f", though {' and '.join(filter(None, (', '.join(others), last)))} know some: rmq inspect verify says more"
 
     def _hint(self, count: int) -> None:
         if self.hints and count == self._options["limit"]:

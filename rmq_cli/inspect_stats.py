@@ -6,7 +6,17 @@ from pathlib import Path
 
 import click
 
-from rmq_cli.inspect_common import PLACE, check_outside, clear_progress, json_option, open_store, progress, store_argument, width
+from rmq_cli.inspect_common import (
+    PLACE,
+    check_log,
+    check_outside,
+    clear_progress,
+    json_option,
+    open_store,
+    progress,
+    store_argument,
+    width,
+)
 from rmq_inspect.decode.records import fit, json_line, pad
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.explain.stats import Stats, collect
@@ -34,6 +44,7 @@ def command(directory: Path, commit_logs: tuple[Path, ...], as_json: bool, page:
     if page is not None:
         check_outside(page, directory, commit_logs)
     store = open_store(directory, commit_logs)
+    check_log(store)
     stats = collect(store, progress())
     clear_progress()
     if page is not None:

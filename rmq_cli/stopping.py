@@ -1,4 +1,5 @@
-"""SIGTERM and Ctrl-C while a server starts: they unwind what was begun, so that no temporary directory stays behind.
+"""SIGTERM and Ctrl-C while a server starts, or a command works: they unwind what was begun, so that no temporary directory, no
+half-written file and no process of ours stays behind.
 
 Once it serves, the server waits for both itself (`broker_impl.broker.run`).  Until then Ctrl-C is Python's `KeyboardInterrupt`,
 and SIGTERM is made the same here.

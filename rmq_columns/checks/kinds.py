@@ -38,6 +38,18 @@ _FROM_REPLICA: Final = f"Restore the file from a replica or backup; without one,
 
 KINDS: Final[dict[str, Kind]] = {
     # the log
+    "log-lost": Kind(
+        _ERROR,
+        "no message is left in the log, but others know of some",
+        "All messages are lost; if queues begin at 0 again at the next start, groups with older positions miss new messages.",
+        "Restore commitlog/ from a replica or backup before a broker starts.",
+    ),
+    "log-emptied": Kind(
+        _WARNING,
+        "no message is left in the log, whose beginning is gone, but others know of some",
+        "Retention took all messages, as it does where nobody sends for days, or somebody removed the files.",
+        "If nobody removed files, nothing is wrong. Else restore commitlog/ from a replica or backup before a broker starts.",
+    ),
     "log-unit-broken": Kind(
         _ERROR,
         "bytes of the log are no message",

@@ -64,6 +64,10 @@ class QueueState:
     """where that one's message begins"""
     past: list[Past] = field(default_factory=list)
     """of a log that grows: to be held against its end of later"""
+    leading: int = 0
+    """units that lead to a message, wherever that is: all but fillers"""
+    before: int = 0
+    """those of them that lead before the log's start"""
 
     @property
     def units(self) -> int:
@@ -92,12 +96,17 @@ class Told:
     last_physical_end: int = -1
     """where the last message with a queue unit ends in the log"""
     past: list[Past] = field(default_factory=list)
+    leading: int = 0
+    """of all queues, as in `QueueState`"""
+    before: int = 0
 
     def take(self, one: QueueState | Told) -> None:
         """One queue more, or what was told of some."""
         self.units += one.units
         self.last_physical_end = max(self.last_physical_end, one.last_physical_end)
         self.past += one.past
+        self.leading += one.leading
+        self.before += one.before
 
 
 def check_queue(
@@ -220,7 +229,10 @@ class _QueueFile:
             self._past[1] += int(past.sum())
             self._past[2] = max(self._past[2], int(offsets[past].max()))
         self._state.last_physical_end = max(self._state.last_physical_end, int((offsets + sizes)[~past].max(initial=-1)))
-        return int(((offsets >= self._bounds.start) & ~past).sum())
+        before = offsets < self._bounds.start
+        self._state.leading += len(rows)
+        self._state.before += int(before.sum())
+        return int((~before & ~past).sum())
 
     def _sound_run(self, units: Records, at: int) -> int | None:
         """The same of units of which nothing is to be said, in a third of the time: each behind the one before, only empty ones
@@ -244,7 +256,10 @@ class _QueueFile:
         state.end = max(state.end, self._base + at + count)
         state.previous_end, state.previous_offset = end, last
         state.last_physical_end = max(state.last_physical_end, end)
-        return count - int(np.searchsorted(offsets, bounds.start))
+        before = int(np.searchsorted(offsets, bounds.start))
+        state.leading += count
+        state.before += before
+        return count - before
 
     def _order(self, offsets: Any, sizes: Any, rows: Any, at: int) -> None:
         limits = np.concatenate(([self._state.previous_end], (offsets + sizes)[:-1]))

@@ -19,6 +19,7 @@ from rmq_columns.checks.condition import Condition
 from rmq_columns.checks.files import CheckedFile, base_name, is_gone, usual_size, written
 from rmq_columns.checks.findings import NOWHERE, Findings
 from rmq_columns.checks.index import IndexState, IndexTold, slots_of
+from rmq_columns.checks.lost import Derived, look_for_loss
 from rmq_columns.checks.meeting import Elsewhere, apart, take
 from rmq_columns.checks.queues import Key, LogBounds, QueueState, Told, report_past
 from rmq_columns.checks.report import Edge, Known, LogReport, QueueSummary, Step, Sums, judge_step
@@ -284,8 +285,10 @@ class Whole:
         """Of all index files."""
         return self.index_told.entries
 
-    def judge(self, topics: Any, sums: Sums | None = None) -> None:
-        """Everything but the last pass.  topics: as for `find_orphans`; sums: as for `join`."""
+    def judge(self, topics: Any, sums: Sums | None = None, times: Sequence[int] = ()) -> None:
+        """Everything but the last pass.  topics: as for `find_orphans`; sums: as for `join`; times: as in `Known`."""
+        derived = Derived(self.told, self.index_told, times)
+        look_for_loss(self._files.log, self.reports, derived, self.bounds.start, self.findings, self.notes)
         self.join(sums)
         if self._scope.with_queues:
             self.find_orphans(topics)

@@ -15,6 +15,7 @@ from rmq_inspect.decode import queues
 from rmq_inspect.decode.directory import QUEUE_TREES, Kind, StoreDirectory, StoreFile, list_store
 from rmq_inspect.decode.index_file import ENTRY, HEADER, IndexReader
 from rmq_inspect.decode.queues import FILLER_SIZE
+from rmq_inspect.decode.reader import permitted
 from rmq_inspect.errors import CannotLook
 from rmq_inspect.times import text_of
 from rmq_wire import store_names
@@ -42,7 +43,9 @@ def locate(path: Path) -> tuple[StoreDirectory, list[StoreFile]]:
     if not place.exists():
         raise CannotLook(f"{path}: no such file or directory")
     for root in (place, *place.parents):
-        if root.is_dir() and any((root / sign).exists() for sign in ROOT_SIGNS):
+        with permitted(str(root)):  # not what is looked for in it
+            is_root = root.is_dir() and any((root / sign).exists() for sign in ROOT_SIGNS)
+        if is_root:
             store = list_store(root)
             under = os.path.join(place, "")
             return store, [file for file in store.files() if file.path == place or str(file.path).startswith(under)]

@@ -10,6 +10,7 @@ Sources: `CommitLog.checkMessageAndReturnSize`, `DefaultAppendMessageCallback` o
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from struct import error as PackedError
@@ -251,14 +252,8 @@ class Log:
 
     def file_of(self, offset: int) -> StoreFile | None:
         """The file that holds this byte."""
-        low, high = 0, len(self.files)
-        while low < high:
-            middle = (low + high) // 2
-            if self.files[middle].start <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        file = self.files[low - 1] if low else None
+        number = bisect_right(self.files, offset, key=_start) - 1
+        file = self.files[number] if number >= 0 else None
         return file if file is not None and offset < file.end else None
 
     def reader(self, file: StoreFile) -> File:
@@ -274,7 +269,7 @@ class Log:
         """The unit that begins here.  expect: its likely size, read at once.  Raises `BadRecord` with the reason."""
         file = self.file_of(offset)
         if file is None:
-            raise BadRecord(f"the log has no byte {offset}: {self._bounds()}")
+            raise BadRecord(f"the log has no byte {offset}: {self._bounds(offset)}")
         at = offset - file.start
         try:
             raw = self.reader(file).read(at, max(min(expect, UNIT_BYTES_MAX), 256))
@@ -299,8 +294,15 @@ class Log:
             raise BadRecord(f"a unit that says it begins at {message.physical_offset}")
         return Unit(file, at, message, raw)
 
-    def _bounds(self) -> str:
-        return f"it goes from {self.start} to {self.files[-1].end}" if self.files else "there is no log file"
+    def _bounds(self, offset: int) -> str:
+        """Why no file holds this byte: the log ends before it, or begins behind it, or the file that should have it is short."""
+        if not self.files:
+            return "there is no log file"
+        behind = bisect_right(self.files, offset, key=_start)
+        if 0 < behind < len(self.files):
+            before, following = self.files[behind - 1], self.files[behind]
+            return f"{before.name} ends at {before.end}, and the next file begins at {following.start}"
+        return f"it goes from {self.start} to {self.files[-1].end}"
 
     @cached_property
     def _times(self) -> list[int | None]:
@@ -333,6 +335,10 @@ class Log:
         return max(
             (file.start for file, begins_ms in begins if begins_ms is not None and begins_ms <= time_ms), default=self.start
         )
+
+
+def _start(file: StoreFile) -> int:
+    return file.start
 
 
 def _bad_magic(magic: int) -> str:

@@ -74,7 +74,7 @@ class _Verification:
         self._all_log()
         report.queues, report.queue_units, report.index_entries = len(checks.queues), checks.queue_units, checks.index_entries
         self._check_checkpoint(checks.log_end())
-        checks.judge(config.get("topics.json", {}).get("topicConfigTable"))
+        checks.judge(config.get("topics.json", {}).get("topicConfigTable"), times=checkpoint_times(self._checkpoint))
         if self._scope.with_queues:
             if report.condition.settled:
                 ends = {key: state.end for key, state in checks.queues.items() if not state.is_batch}

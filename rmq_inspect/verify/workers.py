@@ -27,6 +27,7 @@ def _begin(more: tuple[Any, ...]) -> None:
     global _shared
     _shared = more
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by this; the handler that was forked with us would only unwind
 
 
 def _do(work: Callable[..., Answer], item: Any) -> Answer:

@@ -34,6 +34,7 @@ BUGS: dict[str, tuple[object, str, Any, Plant]] = {
     "the end of a file is not looked at": (log._LogCheck, "_end", nothing, plants_log.wrong_blank),
     "queue offsets need not follow": (sequence, "judge_step", nothing, plants_log.queue_offset_skipped),
     "missing files are not looked for": (whole.Whole, "look_at_log_files", nothing, plants_log.log_file_missing),
+    "a lost log is not looked for": (whole, "look_for_loss", nothing, plants_log.a_log_of_which_the_prepared_file_is_left),
     "own offsets are believed": (scan._Scan, "_displacement", lambda *_: 0, plants_log.log_file_under_a_wrong_name),
     "tags are not compared": (places.Places, "_tags", nothing, plants_queues.wrong_tags_code),
     "what differs is not reported": (places.Places, "_differ", nothing, plants_queues.queue_without_its_end),

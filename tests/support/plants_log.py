@@ -115,3 +115,32 @@ def torn_tail(s: Subject) -> Where:
     at += unit.total_size
     s.write(s.log_files[-1], at, b"\x00\x00\x00\xa5\xda\xa3\x20\xa7 half a unit")
     return Where("log-torn", name(s.log_files[-1]), at)
+
+
+@PLANTS.add
+def a_log_of_which_the_prepared_file_is_left(s: Subject) -> Where:
+    """A broker has made it before it was needed: nothing else is wrong in what is left."""
+    following = s.log_files[-1].with_name(f"{int(s.log_files[-1].name) + LOG_FILE_BYTES:020}")
+    for path in s.log_files:
+        path.unlink()
+    following.write_bytes(bytes(LOG_FILE_BYTES))
+    return Where("log-emptied", name(following), WHOLE_FILE)
+
+
+@PLANTS.add
+def a_log_of_zeros(s: Subject) -> Where:
+    for path in s.log_files:
+        path.write_bytes(bytes(LOG_FILE_BYTES))
+    return Where(
+        "log-lost", name(s.log_files[0]), WHOLE_FILE, frozenset({"queue-dangling", "index-past-log", "checkpoint-future"})
+    )
+
+
+@PLANTS.add
+def a_log_cut_to_nothing(s: Subject) -> Where:
+    for path in s.log_files[1:]:
+        path.unlink()
+    os.truncate(s.log_files[0], 0)
+    return Where(
+        "log-lost", name(s.log_files[0]), WHOLE_FILE, frozenset({"queue-past-log", "index-past-log", "checkpoint-future"})
+    )
