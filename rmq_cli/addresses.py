@@ -30,7 +30,7 @@ def listen(host: str, port: int, what: str, option: str) -> socket.socket:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise Complaint(f"port {port} for the {what} needs more rights; choose one above 1023 with {option}") from None
         raise Complaint(f"the {what} cannot listen on {host}:{port}: {error.strerror or error}") from None
-    except UnicodeError:
+    except (UnicodeError, TypeError):  # of bytes that are no text `socket.bind` says TypeError
         raise Complaint(f"the {what} cannot listen on {host}:{port}: that is no host name") from None
 
 

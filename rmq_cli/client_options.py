@@ -9,12 +9,15 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from rmq_cli.complaint import Complaint
 from rmq_cli.stopping import stoppable
+
+if TYPE_CHECKING:
+    from rmq_client.errors import ClientError
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,12 +34,12 @@ class Cluster(NamedTuple):
     ca: Path | None
 
     def connect(self) -> AbstractAsyncContextManager[Any]:
-        """A client of it.  Raises `Complaint`, `ClientError`."""
+        """A client of it.  Raises `Complaint`, `ClientError`, `click.UsageError`."""
         from rmq_client.client import connect
         from rmq_client.signing import Credentials
 
         if (self.access_key is None) != (self.secret_key is None):
-            raise Complaint("an access key needs a secret key, and the other way round: --access-key, --secret-key")
+            raise click.UsageError("an access key needs a secret key, and the other way round: --access-key, --secret-key")
         credentials = Credentials(self.access_key, self.secret_key) if self.access_key and self.secret_key else None
         try:
             context = ssl.create_default_context(cafile=self.ca) if self.tls or self.ca else None
@@ -94,7 +97,7 @@ def run(call: Callable[[], Awaitable[None]]) -> None:
         with stoppable():
             trio.run(call)
     except ClientError as error:
-        raise Complaint(str(error)) from None
+        raise Complaint(said(error)) from None
     except BaseExceptionGroup as group:
         ours: tuple[type[Exception], ...] = (ClientError, Complaint)
         found = group.subgroup(ours)
@@ -103,4 +106,12 @@ def run(call: Callable[[], Awaitable[None]]) -> None:
         first: BaseException = found
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise (first if isinstance(first, Complaint) else Complaint(str(first))) from None
+        raise (Complaint(said(first)) if isinstance(first, ClientError) else first) from None
+
+
+def said(error: ClientError) -> str:
+    """An error of the client as one line: of what a broker says the first one, its parser's has a dozen."""
+    from rmq_columns.shown import printable
+
+    text, remark = str(error), getattr(error, "remark", "")
+    return printable(text.replace(remark, remark.strip().partition("\n")[0].rstrip()) if remark else text)

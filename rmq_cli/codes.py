@@ -34,11 +34,15 @@ def command(wanted: str | None, role: str | None, only_refused: bool, as_json: b
     rmq codes 310             one code with all its fields (or: rmq codes SEND_MESSAGE_V2)
     rmq codes --refused
     """
-    found = [row for row in rows() if (role is None or role in row["roles"]) and (not only_refused or row["refused"])]
+    found = rows()
     if wanted is not None:
         found = [row for row in found if wanted.upper() in (str(row["code"]), row["name"])]
         if not found:
             raise Complaint(f"no request code {wanted!r} (rmq codes lists them)")
+    if role is not None:
+        found = _narrowed(found, wanted, [row for row in found if role in row["roles"]], f"not answered by the role {role}")
+    if only_refused:
+        found = _narrowed(found, wanted, [row for row in found if row["refused"]], "not refused")
     if as_json:
         click.echo(json.dumps(found, indent=1))
     elif wanted is not None:
@@ -46,6 +50,14 @@ def command(wanted: str | None, role: str | None, only_refused: bool, as_json: b
             click.echo(_sheet(row))
     else:
         click.echo(_table(found))
+
+
+def _narrowed(found: list[dict[str, Any]], wanted: str | None, left: list[dict[str, Any]], why: str) -> list[dict[str, Any]]:
+    """What is left.  Raises `Complaint` where that is nothing of the code that was asked for, which there is."""
+    if wanted is not None and not left:
+        named = ", ".join(f"{row['code']} {row['name']} (of {', '.join(row['roles'])})" for row in found)
+        raise Complaint(f"{named} is {why}")
+    return left
 
 
 def rows() -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
 from rmq_cli.reading_options import Reading, reading_options
+from rmq_cli.seconds import Seconds
 from rmq_cli.tail import read
 
 _FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET", "time": "CONSUME_FROM_TIMESTAMP"}
@@ -21,7 +22,7 @@ _FROM = {"start": "CONSUME_FROM_FIRST_OFFSET", "end": "CONSUME_FROM_LAST_OFFSET"
 @click.option("--call", "function", metavar="MODULE:NAME", help="Call it with each message; False or an error is not done.")
 @click.option("--profile", is_flag=True, help="Measure the work, and find how many threads are best.")
 @click.option("--cores", type=click.IntRange(min=1), help="That the work may use, for --profile.")
-@click.option("--step", "step_s", type=click.FloatRange(min=0.01), default=3.0, show_default=True, help="Seconds of each try.")
+@click.option("--step", "step_s", type=Seconds(min=0.01), default=3.0, show_default=True, help="Seconds of each try.")
 @cluster_options
 def command(
     cluster: Cluster,
@@ -45,8 +46,8 @@ def command(
     rmq consume my-topic -g my-profile --from start --exec ./work --profile
 
     With a group --from says where a queue begins of which the group has no progress yet.  What a command or a function fails
-    comes again, and after its retries goes to the dead letters.  Ctrl-C ends it: what is at work is finished, progress is kept;
-    a second one does not wait.
+    comes again, and after its retries goes to the dead letters; where --count ends it before that, the status is 1.  Ctrl-C ends
+    it: what is at work is finished, progress is kept; a second one does not wait.
 
     --profile measures how long a message computes (T1) and waits (T2), begins with a quarter of C x (T1 + T2) / T1 threads, which
     is the best on C cores as far as computing goes, and takes more step by step for as long as that is faster; with --orderly no

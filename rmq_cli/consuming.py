@@ -23,9 +23,12 @@ from rmq_client.consuming.listener import ConsumeConcurrentlyStatus, ConsumeOrde
 from rmq_client.consuming.push_consumer import PushConsumer
 from rmq_client.consuming.received import ReceivedMessage
 from rmq_client.consuming.subscriptions import Subscription
+from rmq_wire.property_names import ORIGIN_MESSAGE_ID
 
 FINISH_MS_MAX = 600_000
 """What is at work at the end may take so long; nobody waits longer than until the second Ctrl-C."""
+
+NOT_DONE = 1
 
 
 class Member:
@@ -51,6 +54,8 @@ class Member:
         self._end = trio.Event()
         self._wrong: Complaint | None = None
         self._ended_by: int | None = None
+        self._failed: set[str] = set()
+        """Messages whose last try, here, was in vain."""
         self.consumer: PushConsumer | None = None
         self.spent: Callable[[Spent], None] = lambda _: None
         self.beside: Callable[[], Awaitable[None]] = trio.sleep_forever
@@ -71,9 +76,14 @@ class Member:
             raise self._wrong
 
     def exit(self) -> None:
-        """After `run`: a signal that ended it is the status of the command."""
+        """After `run`: a signal that ended it is the status of the command; else 1 if of those that were counted one is not done.
+
+        What it was that failed has been said of each.
+        """
         if self._ended_by is not None:
             raise SystemExit(STATUS_OF_SIGNAL + self._ended_by)
+        if self._count is not None and self._failed:
+            raise SystemExit(NOT_DONE)
 
     async def _heed_signals(self) -> None:
         ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a shell has its background jobs ignore Ctrl-C
@@ -117,6 +127,7 @@ class Member:
             self._finish()
             return False
         self.spent(spent)
+        (self._failed.discard if spent.done else self._failed.add)(_first_id(message))
         self._ended += 1
         if self._ended == self._count:
             self._end.set()
@@ -127,3 +138,8 @@ class Member:
         if self._settings["orderly"]:
             return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
         return ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+
+def _first_id(message: ReceivedMessage) -> str:
+    """Where it was stored first: a retry is another message, which says of which one."""
+    return message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id

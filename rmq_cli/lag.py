@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from rmq_cli.client_options import Cluster, cluster_options, run
+from rmq_cli.client_options import Cluster, cluster_options, run, said
 from rmq_cli.complaint import Complaint
+from rmq_cli.seconds import Seconds
 
 _CLEARED = "\x1b[H\x1b[J"
 
@@ -23,8 +24,8 @@ _CLEARED = "\x1b[H\x1b[J"
 @click.option("--once", is_flag=True, help="Show it once, and end.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, a line for each look.")
 @click.option("--max-lag", type=click.IntRange(min=0), metavar="N", help="With --once: 1 if a group is more messages behind.")
-@click.option("--max-delay", type=click.FloatRange(min=0), metavar="S", help="With --once: 1 if one waits for more seconds.")
-@click.option("--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
+@click.option("--max-delay", type=Seconds(min=0), metavar="S", help="With --once: 1 if one waits for more seconds.")
+@click.option("--interval", type=Seconds(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
 @cluster_options
 def command(
     cluster: Cluster,
@@ -86,6 +87,9 @@ class _Looking:
         if self._groups and (unknown := [one.group for one in seen if not (one.queues or one.members)]):
             where = " of these topics" if self._topics else ""
             raise Complaint(f"no broker knows progress{where} or members of {', '.join(unknown)}")
+        if unknown := sorted(self._topics - {row.queue.topic for one in seen for row in one.queues}):
+            whose = "none of these groups" if self._groups else "no group that has consumed"
+            raise Complaint(f"{whose} has a queue of {', '.join(unknown)}: nobody knows how far behind it is")
         if needs_another_look(seen):
             await trio.sleep(STUCK_MS / 1e3)
             seen = await self._look()
@@ -108,7 +112,7 @@ class _Looking:
                 except ClientError as error:
                     if first or not error.may_pass:
                         raise
-                    click.echo(f"rmq: {error}", err=True)
+                    click.echo(f"rmq: {said(error)}", err=True)
                 first = False
                 await trio.sleep(interval_s)
 

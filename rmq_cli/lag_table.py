@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmq_client.groups import GroupLag, QueueLag
+from rmq_columns.shown import printable
 from rmq_wire.fastjson import MessageQueue
 
 STUCK_MS: Final = 2_000
@@ -83,7 +84,7 @@ def text(
 ) -> str:
     """Each group with its queues, the worst ones first where not all have room.  A window has so many lines and columns."""
     lines: list[str] = []
-    for group in groups:
+    for group in groups if lines_max is None else sorted(groups, key=lambda one: -one.lag):
         lines.append(_group_line(group))
         rows = [_HEADING, *(_cells(group.group, one, heads, wall_ms) for one in _worst_first(group.queues))]
         widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADING))]
@@ -91,7 +92,8 @@ def text(
     if lines_max is not None and len(lines) > lines_max:
         left_out = len(lines) - lines_max + 1
         lines = [*lines[: lines_max - 1], f"… {left_out} lines more: a larger window, --group, --topic, --once"]
-    return "\n".join(line if columns_max is None else _cut(line, columns_max) for line in lines)
+    shown = map(printable, lines)  # a member calls itself what it likes
+    return "\n".join(line if columns_max is None else _cut(line, columns_max) for line in shown)
 
 
 def _cut(line: str, columns_max: int) -> str:

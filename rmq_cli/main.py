@@ -88,11 +88,15 @@ def _ended_at_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends what is inside without a word; click would say "Aborted!", with status 1."""
+    """Ctrl-C ends what is inside without a word; click would say "Aborted!", with status 1, and makes that of it at a prompt."""
     try:
         yield
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except click.Abort as aborted:
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            raise SystemExit(INTERRUPTED) from None
+        raise
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

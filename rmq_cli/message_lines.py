@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import time
 from typing import Any, Literal, NamedTuple
 
@@ -37,14 +38,19 @@ def _time(text: str) -> int:
 
 
 def line(message: Any, as_json: bool) -> str:
-    """A `ReceivedMessage` as one line."""
-    body, note = _body(message)
+    """A `ReceivedMessage` as one line.
+
+    For people it has escapes where a producer sent line ends or what commands a terminal; in a pipe, too: a line is a message.
+    """
     if not as_json:
+        from rmq_columns.shown import printable
         from rmq_inspect.times import short_text_of
 
         place = f"{message.queue.broker_name}/{message.queue.queue_id}@{message.queue_offset}"
         tag = f"  {message.tags}" if message.tags else ""
-        return f"{short_text_of(message.store_timestamp)}  {place}{tag}  {body if note is None else note}"
+        kind, body = _body(message)
+        shown = f"base64:{body}" if kind == "body_base64" else body
+        return printable(f"{short_text_of(message.store_timestamp)}  {place}{tag}  {shown}")
     row = {
         "topic": message.topic,
         "brokerName": message.queue.broker_name,
@@ -60,20 +66,23 @@ def line(message: Any, as_json: bool) -> str:
         "keys": message.keys,
         "properties": message.properties,
     }
-    if note is not None:
-        row["bodyNote"] = note
-    else:
-        row["body"] = body
-    return json.dumps(row, ensure_ascii=False)
+    kind, body = _body(message)
+    row[kind] = body
+    text = json.dumps(row, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # the escapes that JSON has, not those of standard output
+        return json.dumps(row)
+    return text
 
 
-def _body(message: Any) -> tuple[str, str | None]:
-    """Its text; what stands for it where it is none."""
+def _body(message: Any) -> tuple[Literal["body", "body_base64", "bodyNote"], str]:
+    """By the name that it has in JSON what stands for it: its text; its bytes, so named by `rmq inspect`; why there are none."""
     from rmq_client.errors import UnreadableBody
 
     try:
-        return message.body.decode(), None
+        return "body", message.body.decode()
     except UnicodeDecodeError:
-        return "", f"base64:{base64.b64encode(message.body).decode()}"
+        return "body_base64", base64.b64encode(message.body).decode()
     except UnreadableBody as reason:
-        return "", str(reason)
+        return "bodyNote", str(reason)

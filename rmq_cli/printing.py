@@ -1,11 +1,14 @@
 """Standard output that complains in one line when it cannot be written: a full disk, no descriptor at all.
 
+A character that its encoding has not is written as an escape: what a producer sent, or how a directory is called, ends nothing.
+
 Where nobody reads the pipe any more (`| head`) the command ends without a word, as one that SIGPIPE ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import select
 import sys
@@ -16,7 +19,10 @@ from rmq_cli.complaint import Complaint, Unread
 
 
 class _Output:
-    """A text stream whose write errors are complaints.  Everything else is the stream's own."""
+    """A text stream whose write errors are complaints.  Everything else is the stream's own, but for its bytes.
+
+    Where the encoding is ASCII click would write past this to what is under the stream, in UTF-8.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -34,6 +40,8 @@ class _Output:
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError("nobody writes bytes here")
         return getattr(self._stream, name)
 
     @contextlib.contextmanager
@@ -61,6 +69,8 @@ def complaining_output() -> Iterator[None]:
     stream = sys.stdout
     if stream is None:  # the process was started with the descriptor closed
         raise Complaint("standard output is closed: give it a place to go, for example >/dev/null")
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
     sys.stdout = cast(TextIO, _Output(stream))
     try:
         yield

@@ -23,7 +23,7 @@ class Reading(NamedTuple):
     topic: str
     begin: str
     offset: int | None
-    tags: str
+    tags: str | None
     sql: str | None
     most: int | None
     no_follow: bool
@@ -40,8 +40,12 @@ class Reading(NamedTuple):
         from rmq_client.consuming.subscriptions import SQL92, Subscription
         from rmq_client.errors import CallerError
 
+        if self.sql is not None and self.tags is not None:
+            raise click.UsageError("--sql or --tags, not both: in SQL a tag is TAGS = 'A'")
         try:
-            return Subscription(self.sql, SQL92) if self.sql else Subscription(self.tags)
+            if self.sql is not None:
+                return Subscription(self.sql, SQL92)
+            return Subscription() if self.tags is None else Subscription(self.tags)
         except CallerError as wrong:
             raise click.UsageError(str(wrong)) from None
 
@@ -54,7 +58,7 @@ def reading_options(*, note: str = "") -> Callable[[F], F]:
             "--from", "begin", default="end", show_default=True, help="`end`, `start`, or a time as `rmq inspect` takes it."
         ),
         click.option("--offset", type=click.IntRange(min=0), help=f"From this number in each queue on, instead{note}."),
-        click.option("-t", "--tags", default="*", show_default=True, help="Only these, as `A || B`."),
+        click.option("-t", "--tags", help="Only these, as `A || B`.  [default: *]"),
         click.option("--sql", help="Only what this selects, as `price > 10`."),
         click.option("-c", "--count", "most", type=click.IntRange(min=1), help="End after so many messages."),
         click.option("--no-follow", is_flag=True, help=f"End where the topic ends now{note}."),

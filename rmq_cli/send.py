@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rmq_cli.client_options import Cluster, cluster_options, run
+from rmq_cli.client_options import Cluster, cluster_options, run, said
 from rmq_cli.complaint import Complaint, Unread
 
 GROUP = "rmq-send"
@@ -59,6 +59,8 @@ def command(
 
     if (body is not None) + (file is not None) + (lines and file is None) != 1:
         raise click.UsageError("one body: as the argument, with --file, or with --lines")
+    if body == "":
+        raise click.UsageError("the body is empty, and RocketMQ keeps no such message")
     options: dict[str, Any] = {"tags": tag, "keys": keys, "properties": dict(map(_pair, pairs)), **_delay(delay)}
     chosen = MessageQueue(topic, *_queue(queue)) if queue is not None else None
 
@@ -74,7 +76,9 @@ def command(
                         try:
                             result = await producer.send(Message(topic, one, **options), queue=chosen, order_key=order_key)
                         except ClientError as error:
-                            raise Complaint(f"{error}; {sent} messages were sent before" if lines else str(error)) from None
+                            raise Complaint(
+                                f"{said(error)}; {sent} messages were sent before" if lines else said(error)
+                            ) from None
                         sent += 1
                         try:
                             _say(result, as_json)

@@ -31,9 +31,10 @@ def read(cluster: Cluster, reading: Reading) -> None:
     first, subscription = reading.first, reading.subscription
 
     async def work() -> None:
-        from rmq_cli.tailing import Tail
+        from rmq_cli.tailing import Tail, check
 
         async with cluster.connect() as client:
+            await check(client, reading.topic, subscription)
             tail = Tail(client.puller(), subscription, HOLD_MS, lambda message: click.echo(line(message, reading.as_json)))
             await tail.run(reading.topic, begin=first, count=reading.most, follow=not reading.no_follow)
 

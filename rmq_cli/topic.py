@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rmq_cli.client_options import Cluster, cluster_options, run
+from rmq_cli.complaint import Complaint
 
 _PERMS = {"R": 4, "W": 2, "RW": 6}
 
@@ -49,7 +50,7 @@ def show(cluster: Cluster, topic: str, as_json: bool) -> None:
 
 @command.command("create")
 @click.argument("topic")
-@click.option("-q", "--queues", default=8, show_default=True, help="In each broker.")
+@click.option("-q", "--queues", type=click.IntRange(min=1), default=8, show_default=True, help="In each broker.")
 @click.option("-c", "--cluster-name", help="Only in this cluster.")
 @click.option("-b", "--broker", "brokers", multiple=True, help="Only in this broker (repeatable).")
 @click.option("--perm", type=click.Choice(list(_PERMS)), default="RW", show_default=True, help="Read, write.")
@@ -93,7 +94,7 @@ def create(
 def delete(cluster: Cluster, topic: str, cluster_name: str | None, yes: bool) -> None:
     """Delete a topic with all its messages."""
     if not yes:
-        click.confirm(f"Delete {topic} with all its messages?", abort=True)
+        _ask(f"Delete {topic} with all its messages?")
 
     async def remove() -> None:
         async with cluster.connect() as client:
@@ -101,6 +102,17 @@ def delete(cluster: Cluster, topic: str, cluster_name: str | None, yes: bool) ->
         click.echo(f"{topic}: deleted in {', '.join(had)}")
 
     run(remove)
+
+
+def _ask(question: str) -> None:
+    """Raises `click.Abort` for a no and for Ctrl-C, `Complaint` where nobody can say yes."""
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort as aborted:
+        if isinstance(aborted.__context__, EOFError):
+            click.echo(err=True)  # behind the question
+            raise Complaint("nobody answers on standard input: to delete without being asked, say --yes") from None
+        raise
 
 
 def _pair(text: str) -> tuple[str, str]:

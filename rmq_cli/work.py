@@ -79,6 +79,7 @@ class Call:
     def __init__(self, place: str) -> None:
         """place: `module:name`.  Raises `Complaint`."""
         self._function = _found(place)
+        self._place = place
         self._said = False
 
     async def __call__(self, message: Any) -> Spent:
@@ -88,6 +89,8 @@ class Call:
         began_s, computed_s = time.perf_counter(), time.thread_time()
         try:
             done = self._function(message) is not False
+            if not done:
+                _say(f"{message!r} is not done: {self._place} returned False")
         except (Exception, SystemExit) as error:
             _say(f"{message!r} is not done: {type(error).__name__}: {error}")
             done = False

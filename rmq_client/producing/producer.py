@@ -34,6 +34,7 @@ from rmq_client.producing.selectors import Selector, by_hash
 from rmq_client.routes import TopicRoute
 from rmq_client.settings import ProducerSettings
 from rmq_client.world import mono_ms
+from rmq_wire.bodies.topics import PERM_WRITE
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.positions import GetMaxOffset
 
@@ -268,7 +269,9 @@ class Producer:
         except trio.TooSlowError:
             raise AnswerLate(f"no name server told the route of {topic} within {timeout_ms} ms") from None
         if not route.writable:
-            raise NoBroker(f"{self._client.to_caller(topic)} has no queue that may be written: no broker of it has a master now")
+            may_be = any(one.perm & PERM_WRITE and one.write_queue_nums > 0 for one in route.data.queue_datas)
+            why = "no broker of it has a master now" if may_be else "it is read only"
+            raise NoBroker(f"{self._client.to_caller(topic)} has no queue that may be written: {why}")
         return route
 
     def _chosen(self, route: TopicRoute, sending: _Sending) -> MessageQueue | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import subprocess
 
 import pytest
 
+from tests.support import rmq
 from tests.support.client_shell import Shell
 from tests.support.talk import PATIENCE_S
+from tests.support.terminal import CTRL_C, Terminal
 
 PROPERTIES = {"enablePropertyFilter": "true"}
 
@@ -35,8 +39,9 @@ def test_lines_files_and_order(shell: Shell) -> None:
     place = json.loads(shell.good("send", "lines", "-f", str(file), "--json")[0])
     found = [json.loads(one) for one in shell.good("tail", "lines", "--from", "start", "--json", "--no-follow")]
     [binary] = [row for row in found if row["msgId"] == place["msgId"]]
-    assert binary["bodyNote"] == "base64:/wA="
-    assert "body" not in binary
+    assert binary["body_base64"] == "/wA="
+    assert not {"body", "bodyNote"} & binary.keys()
+    assert any(line.endswith("  base64:/wA=") for line in shell.good("tail", "lines", "--from", "start", "--no-follow"))
 
 
 def test_filters_and_times(shell: Shell) -> None:
@@ -47,6 +52,64 @@ def test_filters_and_times(shell: Shell) -> None:
     assert [line[-1] for line in shell.good(*start, "--sql", "price > 65")] == ["B", "C"]
     assert [line[-1] for line in shell.good("tail", "filters", "--from", "-1h", "--no-follow")] == ["A", "B", "C"]
     assert shell.good("tail", "filters", "--no-follow") == []
+
+
+@pytest.mark.parametrize("command", [("tail",), ("consume",), ("consume", "-g", "broken-g")], ids=" ".join)
+@pytest.mark.parametrize("expression", ["price >", "colour ="])
+def test_an_expression_that_is_broken_selects_nothing(shell: Shell, command: tuple[str, ...], expression: str) -> None:
+    """Of what the broker's parser says it is the first line of a dozen, which ends it."""
+    shell.good("send", "broken", "x")
+    name, *group = command
+    ran = shell.run(name, "broken", *group, "--from", "start", "-c", "1", "--sql", expression)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "23 (SUBSCRIPTION_PARSE_FAILED)" in ran.stderr
+    assert ran.stderr.endswith(".\n")
+    assert ran.stderr.count("\n") == 1
+    assert "\\n" not in ran.stderr
+
+
+def test_what_would_command_a_terminal_is_escaped(shell: Shell) -> None:
+    """A message is a line whatever its producer sent, and no character of it is lost."""
+    body = "a\x1b]0;owned\a\x1b[2J\x1b[31mred\rforged line\nsecond\u202eback"
+    shell.good("send", "escapes", body, "-t", "t\x1b[2J")
+    escaped = r"  t\x1b[2J  a\x1b]0;owned\x07\x1b[2J\x1b[31mred\rforged line\nsecond\u202eback"
+    for command in (("tail",), ("consume",), ("consume", "-g", "escapes-g")):
+        name, *group = command
+        [line] = shell.good(name, "escapes", *group, "--from", "start", "-c", "1")
+        assert line.endswith(escaped)
+    [row] = map(json.loads, shell.good("tail", "escapes", "--from", "start", "-c", "1", "--json"))
+    assert (row["body"], row["tags"]) == (body, "t\x1b[2J")
+
+
+def test_ctrl_c_at_a_question_ends_it_without_a_word(shell: Shell) -> None:
+    shell.good("topic", "create", "asked")
+    question = "Delete asked with all its messages? [y/N]: "
+    with Terminal(
+        rmq.command("topic", "delete", "asked"), lines=5, columns=80, environment=shell.environment, home=shell.home
+    ) as terminal:
+        terminal.until(lambda rows: rows[-1] == question)
+        while terminal.process.poll() is None:  # the interpreter misses one that comes just before it reads
+            terminal.type(CTRL_C)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                terminal.process.wait(1)
+        assert terminal.end() == 130
+    assert terminal.written.decode().replace("^C", "").rstrip() == question.rstrip()
+    assert "asked" in shell.good("topic", "list")
+
+
+def test_a_question_that_nobody_answers_names_the_option(shell: Shell) -> None:
+    shell.good("topic", "create", "unanswered")
+    ran = shell.redirected("</dev/null", "topic", "delete", "unanswered")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == "rmq: nobody answers on standard input: to delete without being asked, say --yes"
+    assert shell.run("topic", "delete", "unanswered", typed=b"n\n").returncode == 1
+    assert "unanswered" in shell.good("topic", "list")
+    assert shell.run("topic", "delete", "unanswered", typed=b"y\n").returncode == 0
+
+
+def test_a_topic_that_is_read_only_says_so(shell: Shell) -> None:
+    shell.good("topic", "create", "read-only", "--perm", "R")
+    assert shell.bad("send", "read-only", "x") == "rmq: read-only has no queue that may be written: it is read only\n"
 
 
 def test_a_delayed_message_names_its_handle(shell: Shell) -> None:
@@ -92,7 +155,16 @@ def test_a_name_space_has_its_own_topics(shell: Shell) -> None:
         (("send", "a b", "x"), 1, "illegal characters"),
         (("send", "t", "x", "-p", "TAGS=1"), 1, "RocketMQ uses this name"),
         (("send", "t", "-f", "missing"), 1, "No such file"),
-        (("send", "t", "x", "--access-key", "me"), 1, "--secret-key"),
+        (("send", "t", "x", "--access-key", "me"), 2, "--secret-key"),
+        (("consume", "t", "-g", "g", "--secret-key", "me"), 2, "--access-key"),
+        (("send", "t", ""), 2, "the body is empty"),
+        (("topic", "create", "t", "-q", "0"), 2, "not in the range"),
+        (("tail", "t", "--sql", ""), 2, "an empty expression"),
+        (("consume", "t", "--sql", " "), 2, "an empty expression"),
+        (("tail", "t", "--sql", "a > 1", "-t", "A"), 2, "--sql or --tags"),
+        (("consume", "t", "-g", "g", "--sql", "a > 1", "-t", "*"), 2, "--sql or --tags"),
+        (("tail", "never-made", "--sql", "a > 1"), 1, "no name server knows the topic never-made"),
+        (("tail", "a b", "--sql", "a > 1"), 1, "illegal characters"),
         (("send", "t", "x", "-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
         (("send", "t", "x", "-n", "nowhere"), 1, "HOST:PORT"),
         (("tail", "never-made", "-c", "1"), 1, "no name server knows the topic never-made"),

@@ -308,6 +308,21 @@ def test_codes_as_json(home: Path) -> None:
     assert run("codes", "no-such-code", home=home).returncode == 1
 
 
+def test_a_code_that_is_there_and_of_another_kind(home: Path) -> None:
+    said = complaint("codes", "310", "--role", "client", home=home)
+    assert said == "rmq: 310 SEND_MESSAGE_V2 (of broker) is not answered by the role client"
+    assert complaint("codes", "310", "--refused", home=home) == "rmq: 310 SEND_MESSAGE_V2 (of broker) is not refused"
+    assert complaint("codes", "no-such-code", "--role", "client", home=home).startswith("rmq: no request code 'no-such-code'")
+    assert "310 SEND_MESSAGE_V2" in invoke("codes", "310", "--role", "broker", home=home).out
+    assert "SEND_MESSAGE_V2" not in invoke("codes", "--role", "client", home=home).out
+
+
+def test_help_says_what_its_options_take(home: Path) -> None:
+    """`--json` takes a file: as JSON the list goes to `-`."""
+    assert "--json -: as JSON" in " ".join(invoke("conform", "--help", home=home).out.split())
+    assert invoke("conform", "--list", "--json", "-", "--only", "pull.*", home=home).out.startswith("[")
+
+
 def test_versions(home: Path) -> None:
     for arguments in (["version"], ["--version"]):
         done = run(*arguments, home=home)

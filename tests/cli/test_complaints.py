@@ -145,6 +145,9 @@ def test_a_look_whose_answer_cannot_be_written_says_neither_yes_nor_no(home: Pat
 
 
 def test_a_host_that_nobody_knows(home: Path) -> None:
+    for server in (DEV, ("namesrv", "--port", "0")):
+        line = complaint(*server, "--bind", os.fsdecode(b"\xff"), home=home)
+        assert line == "rmq: the name server cannot listen on \\udcff:0: that is no host name"
     line = complaint("namesrv", "--port", "0", "--bind", "no-such-host.invalid", home=home)
     assert line.startswith("rmq: the name server cannot listen on no-such-host.invalid:0: ")
     assert "error" not in line

@@ -78,7 +78,7 @@ def test_a_command_gets_each_message_and_what_it_fails_comes_again(shell: Shell)
 
 @pytest.mark.parametrize("work", ["--exec", "--call"])
 def test_a_body_that_cannot_be_unpacked_is_given_to_nobody(ours: Subject, shell: Shell, work: str) -> None:
-    """A command would take no input for an empty body; that it was tried counts, so that it ends."""
+    """A command would take no input for an empty body; that it was tried counts, so that it ends: with 1, it is not done."""
     topic = f"spoilt{work}"
     shell.good("topic", "create", topic, "-q", "1")
     with Talk(ours.address) as talk:
@@ -86,7 +86,7 @@ def test_a_body_that_cannot_be_unpacked_is_given_to_nobody(ours: Subject, shell:
     (shell.home / "spoilt.py").write_text("def take(message):\n    body = message.body\n    open('ran', 'wb').write(body)\n")
     what = "echo > ran" if work == "--exec" else "spoilt:take"
     ran = shell.run("consume", topic, "-g", f"{topic}-g", "--from", "start", "-c", "1", work, what)
-    assert (ran.returncode, ran.stdout) == (0, "")
+    assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"rmq: ReceivedMessage({topic}, ")
     assert ran.stderr.count("\n") == 1
     assert not (shell.home / "ran").exists()
@@ -109,9 +109,33 @@ def test_a_function_that_exits_has_failed_like_any_other(shell: Shell) -> None:
     fill(shell, "exits", 1)
     (shell.home / "exits.py").write_text("def take(message):\n    raise SystemExit(3)\n")
     ran = shell.run("consume", "exits", "-g", "exits-g", "--from", "start", "--call", "exits:take", "-c", "1")
-    assert ran.returncode == 0
+    assert ran.returncode == 1
     assert ran.stderr.startswith("rmq: ReceivedMessage(exits, ")
     assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("orderly", [(), ("--orderly",)], ids=["concurrently", "orderly"])
+def test_with_a_count_the_status_is_1_where_a_message_is_not_done(shell: Shell, orderly: tuple[str, ...]) -> None:
+    """One that failed and was done later is done: in order, the first of three is tried twice."""
+    topic = f"undone-{len(orderly)}"
+    shell.good("topic", "create", topic, "-q", "1")
+    shell.good("send", topic, "--lines", typed=b"0\n1\n2\n")
+    consume = ("consume", topic, "--from", "start", *orderly)
+    ran = shell.run(*consume, "-g", f"{topic}-failing", "-c", "2", "--exec", "exit 7")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert re.fullmatch(r"(rmq: ReceivedMessage\(.*\) is not done: the command ended with 7\n){2}", ran.stderr)
+    later = '[ "$RMQ_RECONSUME_TIMES" != 0 ] || [ "$(cat)" != 0 ]'
+    ran = shell.run(*consume, "-g", f"{topic}-later", "-c", "4", "--exec", later)
+    assert ran.returncode == 0
+    assert ran.stderr.count("is not done") == 1
+
+
+def test_a_function_that_returns_false_says_so(shell: Shell) -> None:
+    fill(shell, "refusing", 1)
+    (shell.home / "refusing.py").write_text("def take(message):\n    return False\n")
+    ran = shell.run("consume", "refusing", "-g", "refusing-g", "--from", "start", "--call", "refusing:take", "-c", "1")
+    assert ran.returncode == 1
+    assert re.fullmatch(r"rmq: ReceivedMessage\(refusing, .*\) is not done: refusing:take returned False\n", ran.stderr)
 
 
 def test_ctrl_c_finishes_what_is_at_work_and_keeps_progress(shell: Shell) -> None:
@@ -219,6 +243,7 @@ def test_a_profile_in_order_tries_as_many_threads_as_there_are_queues(shell: She
     [
         (("--orderly",), 2, "need a group"),
         (("--profile",), 2, "need a group"),
+        (("-g", "g", "--step", "nan"), 2, "is no number"),
         (("-g", "g", "--no-follow"), 2, "go without a group"),
         (("-g", "g", "--exec", "x", "--call", "x:y"), 2, "not both"),
         (("-g", "g", "--call", "x"), 2, "MODULE:NAME"),

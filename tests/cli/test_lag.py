@@ -49,6 +49,18 @@ def test_limits_end_it_with_1(shell: Shell) -> None:
     assert "waits for" in shell.bad("lag", "--once", "-g", "limits-g", "--max-delay", "0")
 
 
+@pytest.mark.parametrize("as_json", [(), ("--json",)], ids=["table", "json"])
+def test_a_topic_that_no_group_has_is_said(shell: Shell, as_json: tuple[str, ...]) -> None:
+    """A typo would never alarm: nobody is behind in what is not there."""
+    fill(shell, "had", 1)
+    shell.good("consume", "had", "-g", "had-g", "--from", "start", "-c", "1", "--orderly")
+    shell.good("lag", "--once", "-t", "had", "--max-lag", "1", *as_json)
+    said = shell.bad("lag", "--once", "-t", "tyop", "-t", "had", "-t", "also", "--max-lag", "1", *as_json)
+    assert said == "rmq: no group that has consumed has a queue of also, tyop: nobody knows how far behind it is\n"
+    said = shell.bad("lag", "--once", "-g", "had-g", "-t", "tyop", "-t", "had", *as_json)
+    assert said == "rmq: none of these groups has a queue of tyop: nobody knows how far behind it is\n"
+
+
 def test_owners_and_a_queue_that_is_stuck_on_its_head(shell: Shell) -> None:
     fill(shell, "stuck", 6, queues=1)
     work = "echo tried; exit 1"
@@ -129,6 +141,8 @@ def test_a_name_space_has_its_own_groups(shell: Shell) -> None:
         (("--once", "-g", "never-seen"), 1, "no broker knows progress or members of never-seen"),
         (("--once", "-g", "a b"), 1, "illegal characters"),
         (("--max-lag", "3"), 2, "go with --once"),
+        (("--once", "--max-delay", "nan"), 2, "'nan' is no number"),
+        (("--interval", "nan"), 2, "'nan' is no number"),
         (("--once", "-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
         (("-n", "127.0.0.1:1"), 1, "no name server answers: 127.0.0.1:1: Connection refused"),
     ],

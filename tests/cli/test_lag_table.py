@@ -64,6 +64,26 @@ def test_worst_first_and_what_has_no_room_is_counted() -> None:
     assert len(shown) == 5
 
 
+def test_where_not_all_groups_have_room_the_worst_comes_first() -> None:
+    """Those that are as far behind stay by name; with room for all that is the order."""
+    groups = [group(queue(0, lag=lag), name=name) for name, lag in (("a", 0), ("b", 7), ("c", 7), ("d", 9))]
+
+    def names(**room: int) -> list[str]:
+        lines = text(groups, Heads(), NOW_MS, **room).splitlines()
+        return [line.partition(":")[0] for line in lines if " behind" in line]
+
+    assert names() == ["a", "b", "c", "d"]
+    assert names(lines_max=4) == ["d"]
+    assert names(lines_max=11) == ["d", "b", "c", "a"]
+
+
+def test_what_a_member_calls_itself_commands_no_terminal() -> None:
+    queues = (QueueLag(MessageQueue("t", "b", 0), 9, 1, None, 5, "me\x1b[2J\n!", False, None),)
+    shown = text([GroupLag("g", queues, ("me",), ())], Heads(), NOW_MS)
+    assert shown.splitlines()[2].endswith("  me\\x1b[2J\\n!")
+    assert "\x1b" not in shown
+
+
 def test_for_programs() -> None:
     found = plain([group(queue(0, lag=2, delay_ms=9))], Heads(), Limits(1), NOW_MS)
     assert (found["time"], found["lag"], len(found["beyond"])) == (NOW_MS, 2, 1)

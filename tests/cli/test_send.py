@@ -95,7 +95,7 @@ def test_a_body_that_is_no_text(shell: Shell) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     [row] = map(json.loads, shell.good("tail", "bytes", "--from", "start", "--no-follow", "--json"))
-    assert row["bodyNote"] == "base64:Ym9kef8="
+    assert row["body_base64"] == "Ym9kef8="
 
 
 @pytest.mark.parametrize("option", ["--tag", "--key", "--property", "--access-key", "--secret-key"])
