@@ -95,21 +95,16 @@ class BroadcastOffsets:
 
     def member(self, asked: PullMessage, peer: Peer) -> Member | None:
         """Who pulls, if it is a member of a broadcasting group whose progress is noted."""
-        if asked.request_source == PROXY_FOR_BROADCAST:
-            client_id = asked.proxy_froward_client_id
-            if client_id is None or len(client_id) > CLIENT_ID_MAX:
-                return None
-        else:
-            group = self._clients.consumer_group(asked.consumer_group)
-            if group is None or not group.broadcasting or group.consume_type != CONSUME_PASSIVELY:
-                return None
-            client = group.members.get(peer)
-            if client is None:
-                return None
-            client_id = client.client_id
         if not self._config.enable_broadcast_offset_store:
             return None
-        return Member(client_id, None if asked.request_source == PROXY_FOR_BROADCAST else peer)
+        if asked.request_source == PROXY_FOR_BROADCAST:
+            client_id = asked.proxy_froward_client_id
+            return None if client_id is None or len(client_id) > CLIENT_ID_MAX else Member(client_id, None)
+        group = self._clients.consumer_group(asked.consumer_group)
+        if group is None or not group.broadcasting or group.consume_type != CONSUME_PASSIVELY:
+            return None
+        client = group.members.get(peer)
+        return None if client is None else Member(client.client_id, peer)
 
     def begin(self, member: Member, asked: PullMessage) -> int | None:
         """Where it has to begin; None where it says so itself (`queryInitOffset`).  Raises Cold."""
