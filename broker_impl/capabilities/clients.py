@@ -21,7 +21,7 @@ from broker_impl.engine.call import Call
 from broker_impl.engine.router import Capability, answers
 from broker_impl.engine.slices import ROWS_PER_SLICE, Slices, begun, body_of, spelled
 from broker_impl.filtering import characters_to_read, property_filter
-from broker_impl.state.clients import Clients
+from broker_impl.state.clients import CLIENT_ID_CHARACTERS_MAX, Clients
 from broker_impl.state.consumer_group import Client, ConsumerGroup
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
 GROUPS_PER_CONNECTION_MAX = 1_536
 """Consumer groups or producer groups of one client; a process with a thousand consumers is known of."""
-CLIENT_ID_CHARACTERS_MAX = 1_024
-"""Of a client id, which is an address, a process id and a unit name; and of a producer group's name."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 4_096
 """Topics of one group."""
 SAID_BYTES_MAX = 4 << 20

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
-from broker_impl.state.clients import Clients
+from broker_impl.state.clients import CLIENT_ID_CHARACTERS_MAX, Clients
 from broker_impl.state.consumer_offsets import ABSENT, SEPARATOR, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
 from broker_impl.state.topics import TopicTable
@@ -35,8 +35,6 @@ COMMITTER: Final = "BroadcastOffset"
 """Who the log says has committed."""
 QUEUES_MAX: Final = 100_000
 """Queues of all members that are noted, some 250 bytes each at the most; of more nothing is noted."""
-CLIENT_ID_MAX: Final = 1_024
-"""Characters of a client id that a proxy names, as of one in a heartbeat."""
 QUEUES_PER_SLICE: Final = 64
 """Looked at between two yields, 1 µs each."""
 
@@ -99,7 +97,7 @@ class BroadcastOffsets:
             return None
         if asked.request_source == PROXY_FOR_BROADCAST:
             client_id = asked.proxy_froward_client_id
-            return None if client_id is None or len(client_id) > CLIENT_ID_MAX else Member(client_id, None)
+            return None if client_id is None or len(client_id) > CLIENT_ID_CHARACTERS_MAX else Member(client_id, None)
         group = self._clients.consumer_group(asked.consumer_group)
         if group is None or not group.broadcasting or group.consume_type != CONSUME_PASSIVELY:
             return None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
+CLIENT_ID_CHARACTERS_MAX = 1_024
+"""Of a client id, which is an address, a process id and a unit name; and of a producer group's name."""
 PRODUCER_SILENCE_MS_MAX = 120_000
 """After this without a heartbeat a producer's connection is closed (`ProducerManager.CHANNEL_EXPIRED_TIMEOUT`)."""
 COMPENSATED_CHARACTERS_MAX = 64 << 20

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from broker_impl.state import broadcast_offsets
-from broker_impl.state.broadcast_offsets import CLIENT_ID_MAX, COMMIT_MS, PROXY_FOR_BROADCAST
+from broker_impl.state.broadcast_offsets import COMMIT_MS, PROXY_FOR_BROADCAST
+from broker_impl.state.clients import CLIENT_ID_CHARACTERS_MAX
 from rmq_store.errors import Cold
 from rmq_wire import fastjson
 from rmq_wire.bodies.heartbeat import BROADCASTING, CONSUME_ACTIVELY
@@ -125,7 +126,7 @@ def test_of_others_nothing_is_noted(tmp_path: Path, case: str) -> None:
     if case == "stranger":
         client = harness.connect()
     if case.endswith("id"):
-        assert proxied(client, 2, None if case == "no id" else "x" * (CLIENT_ID_MAX + 1)).code == 0
+        assert proxied(client, 2, None if case == "no id" else "x" * (CLIENT_ID_CHARACTERS_MAX + 1)).code == 0
         assert proxied(client, -1, None).ext_map()["nextBeginOffset"] == "0"
     else:
         assert direct(client, 2) == 0
@@ -142,7 +143,7 @@ def test_one_that_a_proxy_brings_begins_where_the_group_is(harness: Harness) -> 
     assert kept(harness) == 3
     assert moved_to(proxied(proxy, -1, "farther")) == 3
     assert moved_to(proxied(proxy, -1)) == 3
-    assert proxied(proxy, 1, "x" * CLIENT_ID_MAX).code == 0
+    assert proxied(proxy, 1, "x" * CLIENT_ID_CHARACTERS_MAX).code == 0
     harness.driver.advance(COMMIT_MS)
     assert kept(harness) == 1
 
