@@ -66,13 +66,14 @@ class Tail:
                     nursery.start_soon(until_unread)
                 while True:
                     try:
+                        found: list[tuple[MessageQueue, int, int | None]] = []
                         for queue in await self._puller.queues(topic):
-                            if queue in known:
-                                continue
-                            offset = await self._begin(queue, begin if not is_again else Where("start"))
-                            end = None if follow else await self._puller.max_offset(queue)
-                            nursery.start_soon(self._read, queue, offset, end)
-                            known.add(queue)
+                            if queue not in known:
+                                offset = await self._begin(queue, begin if not is_again else Where("start"))
+                                found.append((queue, offset, None if follow else await self._puller.max_offset(queue)))
+                        for one in found:  # what is shown is of a run that has begun: all queues have answered
+                            nursery.start_soon(self._read, *one)
+                            known.add(one[0])
                         self._outage.over(None)
                     except ClientError as error:
                         if not (is_again and _may_pass(error)):

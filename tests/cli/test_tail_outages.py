@@ -109,6 +109,28 @@ async def test_where_both_are_away_brokers_that_answer_are_enough(
         assert capsys.readouterr().err == BACK
 
 
+async def test_nothing_is_shown_of_a_run_that_cannot_begin() -> None:
+    """Not even of the queues that have answered: who has seen a message sees the run go over outages."""
+    asked: list[MessageQueue] = []
+
+    class SecondIsAway(Fake):
+        async def min_offset(self, queue: MessageQueue) -> int:
+            await pass_time(0)
+            if asked:
+                raise REFUSED
+            asked.append(queue)
+            return 0
+
+        async def pull(self, queue: MessageQueue, offset: int, *, subscription: Subscription, hold_ms: int) -> PullResult:
+            raise AssertionError("a queue is read")
+
+    tail: Any = SecondIsAway()
+    with pytest.raises(ExceptionGroup) as caught:
+        await Tail(tail, EVERYTHING, HOLD_MS, print).run("T", begin=Where("start", 0), count=None, follow=True)
+    assert caught.value.exceptions == (REFUSED,)
+    assert len(asked) == 1
+
+
 async def test_of_what_a_broker_says_the_first_line(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
     busy = BrokerError(ResponseCode.SYSTEM_BUSY, "busy\x1b[2J\nand more\n", "10.0.0.1:10911")
     async with tailing_of(Fake(brokers=[(0, 60)], error=busy)):
