@@ -231,6 +231,8 @@ class Connection:
             self._room = trio.Event()
         self._more.set()
 
+    # Ctrl-C goes to the main task, and cancels from there: in one of these it would tell all who ask that the connection is lost.
+    @trio.lowlevel.enable_ki_protection
     async def _run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         try:
             with self._ending:

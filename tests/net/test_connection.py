@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 
 import pytest
@@ -9,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rmq_net.connection import Connection, open_stream
-from rmq_wire.command import Form, encode_response
+from rmq_wire.command import Command, Form, encode_response
 from rmq_wire.conversation import Conversation
 from rmq_wire.headers.positions import GetMaxOffset
 
@@ -41,6 +42,40 @@ async def test_what_has_come_while_the_process_stood_still_is_in_time(mock_clock
                 await wait_all_tasks_blocked()
             await connection.close()
     assert answered == list(range(QUESTIONS))
+
+
+def test_ctrl_c_while_a_command_is_read_is_no_lost_connection() -> None:
+    """Who asks is cancelled: it would report that its server has gone, and the program is being ended."""
+    outcomes: list[BaseException] = []
+
+    def interrupted(_: Command) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        server, client = socket.socketpair()
+        with server:
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(client))
+            async with trio.open_nursery() as nursery:
+                connection = await Connection.over(stream, nursery=nursery, on_request=interrupted)
+
+                async def ask() -> None:
+                    try:
+                        await connection.ask(GetMaxOffset(topic="T", queue_id=0))
+                    except BaseException as error:
+                        outcomes.append(error)
+                        raise
+
+                nursery.start_soon(ask)
+                await wait_all_tasks_blocked()
+                _, frame = Conversation().ask(GetMaxOffset(topic="T", queue_id=0), tag=None, deadline_ms=0)
+                server.sendall(frame)
+                await trio.sleep_forever()
+
+    with pytest.raises(BaseException) as caught:
+        trio.run(main)
+    assert isinstance(caught.value, BaseExceptionGroup)
+    assert caught.value.subgroup(KeyboardInterrupt) is not None
+    assert [type(outcome) for outcome in outcomes] == [trio.Cancelled]
 
 
 @pytest.mark.parametrize("host", ["bad..host", ".", "a" * 64, "\ud800"])
