@@ -54,7 +54,7 @@ DEFECTS: Final = {
         "names.register.slave",
         answers(ROUTE, text(ADDRESSES, lambda table: table[0].split(b",")[0])),
     ),
-    "names.master-not-answered": Row(
+    "names.master-not-told": Row(
         "does not answer a slave its master", "names.register.slave", answers(REGISTER, gone("masterAddr", "haServerAddr"))
     ),
     "names.queues-wrong": Row(
