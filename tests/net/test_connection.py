@@ -69,7 +69,6 @@ def test_ctrl_c_while_a_command_is_read_is_no_lost_connection() -> None:
                 await wait_all_tasks_blocked()
                 _, frame = Conversation().ask(GetMaxOffset(topic="T", queue_id=0), tag=None, deadline_ms=0)
                 server.sendall(frame)
-                await trio.sleep_forever()
 
     with pytest.raises(BaseException) as caught:
         trio.run(main)
