@@ -224,6 +224,11 @@ DEFECTS: Final = {
     "filter.broken-accepted": Row(
         "accepts expressions that it cannot compile", "filter.sql.broken", answers(CHECK, code(ResponseCode.SUCCESS))
     ),
+    "filter.not-compiled-unsaid": Row(
+        "lets a client wait whose expression it cannot compile",
+        "filter.sql.not-compiled",
+        answers(PULLS, of(ResponseCode.FILTER_DATA_NOT_EXIST, code(ResponseCode.PULL_NOT_FOUND))),
+    ),
     "filter.expression-ignored": Row(
         "takes every expression for TRUE",
         "filter.sql.comparisons filter.sql.texts",

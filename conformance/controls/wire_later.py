@@ -15,8 +15,10 @@ from conformance.controls.edits import (
     notices,
     number,
     of,
+    rearranged,
     requests,
     text,
+    where,
 )
 from conformance.controls.proxy import Seen
 from rmq_wire import property_names as prop
@@ -61,6 +63,16 @@ DEFECTS: Final = {
     "pop.attempts-not-counted": Row("counts no attempts", "pop.again", answers(POP, number("reconsume_times", 0))),
     "pop.never-waits": Row("answers a pop at once", "pop.waits pop.waited-in-vain", requests(POP, constant(pollTime="0"))),
     "pop.tags-ignored": Row("hands out messages of all tags", "pop.tags", requests(POP, constant(exp="*"))),
+    "pop.expression-ignored": Row(
+        "hands out messages that the expression does not select",
+        "pop.sql",
+        requests(POP, where(constant(exp="TRUE"), expType="SQL92")),
+    ),
+    "pop.lowest-priority-first": Row(
+        "hands out what has the lowest priority first",
+        "pop.priorities",
+        answers(POP, rearranged(lambda units: units[::-1])),
+    ),
     "pop.order-ignored": Row(
         "hands out the next messages of a queue before these are acknowledged",
         "pop.order",

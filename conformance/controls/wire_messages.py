@@ -16,6 +16,7 @@ from conformance.controls.edits import (
     constant,
     each_unit,
     gone,
+    no_property,
     number,
     of,
     one_way_dropped,
@@ -27,6 +28,7 @@ from conformance.controls.edits import (
 )
 from conformance.controls.proxy import Seen, Step, answering
 from rmq_wire import properties as property_text
+from rmq_wire import property_names as prop
 from rmq_wire.codes import RequestCode as Code
 from rmq_wire.codes import ResponseCode
 from rmq_wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
@@ -178,6 +180,11 @@ DEFECTS: Final = {
         "send.refused.unknown-topic send.refused.queue-out-of-range send.refused.body-too-big"
         " send.refused.properties-too-long send.refused.topic-name",
         answers(SENDS, refusals_alike),
+    ),
+    "send.priority-ignored": Row(
+        "keeps a message with a priority in the queue that its sender named",
+        "send.priority",
+        requests(V2, no_property(prop.PRIORITY)),
     ),
     # Pulling
     "pull.next-offset-too-high": Row(

@@ -8,22 +8,28 @@ be right.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import trio
 
+from conformance.suite.grid.goods import answering, consumer
 from conformance.suite.kit import INFO, MUST, SHOULD, Code, ResponseCode, Trial, case
 from conformance.suite.means.members import Member
-from rmq_wire.bodies.heartbeat import BROADCASTING, HeartbeatData
+from rmq_wire.bodies.consumer_answers import ConsumerStatus
+from rmq_wire.bodies.heartbeat import BROADCASTING, HeartbeatData, SubscriptionData
 from rmq_wire.encoding import ONE_WAY
+from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.clients import (
     GetConsumerConnectionList,
     GetConsumerListByGroup,
+    GetConsumerStatus,
     GetProducerConnectionList,
     Heartbeat,
     NotifyConsumerIdsChanged,
 )
 from rmq_wire.headers.groups import QuerySubscriptionByConsumer
+from rmq_wire.java import string_hash
 
 MANAGER = "ClientManageProcessor"
 BEAT = (Code.HEART_BEAT,)
@@ -295,6 +301,50 @@ async def not_latest(t: Trial) -> None:
     await member.consumes(group, topic)
     pulled = await t.pull(topic, 0, group=group, sys_flag=0, subscription=None, sub_version=2, link=member.link)
     t.answer("pull", pulled.answer, code=ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
+
+
+@case(
+    "clients.subscription-older",
+    MUST,
+    codes=(Code.PULL_MESSAGE, Code.HEART_BEAT),
+    rests_on="ConsumerGroupInfo.updateSubscription",
+)
+async def older_subscription(t: Trial) -> None:
+    """The latest subscription counts for the whole group, also for a member that has not heard of it."""
+    group, topic, behind, ahead = await t.group(), await t.topic(), Member(t), Member(t)
+    for tag in ("a", "b"):
+        await t.send(topic, tag.encode(), tags=tag)
+    await t.pull_all(topic, 2)
+    latest = SubscriptionData(topic=topic, sub_string="b", sub_version=2, tags_set=["b"], code_set=[string_hash("b")])
+    await behind.consumes(group, topic, tags="a")
+    await ahead.consumes(group, subscription_data_set=[latest])
+    await behind.consumes(group, topic, tags="a")
+    for member, version in ((behind, 1), (ahead, 2)):
+        pulled = await t.pull(topic, 0, group=group, sys_flag=0, subscription=None, sub_version=version, link=member.link)
+        t.equal(f"by version {version}", [bytes(unit.body) for unit in pulled.messages], [b"b"])
+
+
+@case(
+    "clients.status",
+    SHOULD,
+    codes=Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    rests_on="Broker2Client.getConsumeStatus, GetConsumerStatusBody",
+)
+async def status(t: Trial) -> None:
+    """An operator is told where each member of a group says that it is in a topic, or where one of them is."""
+    group, topic, said = await t.group(), await t.topic(2), {}
+    for at in (7, 1 << 40):
+        table = {MessageQueue(topic, t.target.broker_name, queue): at + queue for queue in range(2)}
+        link = answering(t, Code.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatus(message_queue_table=table).encode())
+        said[await consumer(t, topic, group, link=link)] = table
+
+    async def told(client: str | None, table: dict[str, dict[MessageQueue, int]]) -> bool:
+        answer = t.answer("223", await t.broker.ask(GetConsumerStatus(topic=topic, group=group, client_addr=client)))
+        return ConsumerStatus.read(answer.body).consumer_table == table  # without who took more than 5 s to answer
+
+    await t.until("all of them", lambda: told(None, said))
+    for client, table in said.items():
+        await t.until(f"{client} alone", partial(told, client, {client: table}))
 
 
 @case("clients.silent", MUST, codes=BEAT, slow=True, rests_on="ConsumerManager.scanNotActiveChannel")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -10,7 +12,9 @@ from conformance.suite.kit import MUST, QUIRK, SHOULD, Answer, Code, Link, Need,
 from conformance.suite.kit import case as declare
 from conformance.suite.means.holding import hold_ms, parked, woken_s
 from conformance.suite.means.members import Member
+from conformance.suite.means.settings import configured
 from conformance.suite.trial import Pulled
+from conformance.version import Version
 from rmq_wire.bodies.heartbeat import CheckClientRequest, SubscriptionData
 from rmq_wire.headers.clients import CheckClientConfig
 from rmq_wire.sys_flag import PULL_SUSPEND
@@ -48,23 +52,30 @@ async def selected(t: Trial, expression: str, topic: str) -> list[int]:
     return got
 
 
-async def subscribe(member: Member, group: str, topic: str, expression: str) -> None:
+async def subscribe(member: Member, group: str, topic: str, expression: str, *, version: int = 1) -> None:
     """Heartbeats with this expression, until a pull is not answered 27 any more.
 
     One may not be enough: every 10 s the reference clears away topics without filters, and with them one whose first filter is
     being compiled just then (`ConsumerFilterManager.clean`).  The next heartbeat registers it anew, in real life after 30 s.
     """
-    subscription = SubscriptionData(topic=topic, sub_string=expression, expression_type="SQL92", sub_version=1)
 
     async def compiled() -> bool:
-        await member.consumes(group, subscription_data_set=[subscription])
-        return (await pull(member, group, topic, 0)).answer.code != ResponseCode.FILTER_DATA_NOT_EXIST
+        await say(member, group, topic, expression, version)
+        return (await pull(member, group, topic, 0, version=version)).answer.code != ResponseCode.FILTER_DATA_NOT_EXIST
 
     await member.t.until(f"{expression} is compiled", compiled)
 
 
-async def pull(member: Member, group: str, topic: str, offset: int, *, hold_ms: int = 0, link: Link | None = None) -> Pulled:
-    """Pull by the expression of the group's heartbeat, not judged."""
+async def say(member: Member, group: str, topic: str, expression: str, version: int) -> None:
+    """One heartbeat with this expression."""
+    subscription = SubscriptionData(topic=topic, sub_string=expression, expression_type="SQL92", sub_version=version)
+    await member.consumes(group, subscription_data_set=[subscription])
+
+
+async def pull(
+    member: Member, group: str, topic: str, offset: int, *, hold_ms: int = 0, link: Link | None = None, version: int = 1
+) -> Pulled:
+    """Pull by the expression of the group's heartbeat, not judged.  version: of the subscription that the puller has."""
     return await member.t.pull(
         topic,
         offset,
@@ -73,7 +84,7 @@ async def pull(member: Member, group: str, topic: str, offset: int, *, hold_ms: 
         link=link or member.link,
         sys_flag=PULL_SUSPEND if hold_ms else 0,
         subscription=None,
-        sub_version=1,
+        sub_version=version,
         expression_type="SQL92",
     )
 
@@ -94,8 +105,8 @@ async def allowed(t: Trial, expression: str, *, kind: str = "SQL92") -> Answer:
     return await t.broker.ask(CheckClientConfig(), body)
 
 
-def _selects(name: str, title: str, table: dict[str, list[int]]) -> None:
-    @case(f"filter.sql.{name}", MUST, title=title, codes=CODES, rests_on=RESTS)
+def _selects(name: str, title: str, table: dict[str, list[int]], *, since: Version = ()) -> None:
+    @case(f"filter.sql.{name}", MUST, title=title, codes=CODES, since=since, rests_on=RESTS)
     async def selects(t: Trial) -> None:
         topic = await filled(t)
         for expression, expected in table.items():
@@ -149,6 +160,22 @@ _selects(
 )
 _selects("between", "BETWEEN holds both ends", {"n BETWEEN 1 AND 2": [0, 1], "n NOT BETWEEN 1 AND 2": [2, 4]})
 _selects("booleans", "TRUE and FALSE are values to compare with", {"flag = TRUE": [0, 4], "flag = FALSE": [1]})
+_selects(
+    "parts-of-texts",
+    "CONTAINS, STARTSWITH and ENDSWITH look at a text, its case included; what is not there has neither a part nor none",
+    {
+        "name CONTAINS 'ne'": [0, 3],
+        "name NOT CONTAINS 'ne'": [1, 2, 4],
+        "name STARTSWITH 't'": [1, 2],
+        "name NOT STARTSWITH 't'": [0, 3, 4],
+        "name ENDSWITH 'e'": [0, 2, 3],
+        "name NOT ENDSWITH 'e'": [1, 4],
+        "flag CONTAINS 'e'": [0, 1],
+        "flag NOT CONTAINS 'als'": [0, 4],
+        "n STARTSWITH '-' OR name ENDSWITH 'ree'": [2, 4],
+    },
+    since=(5, 1, 3),
+)
 _selects("tags-as-property", "The tags are a property like any other", {"TAGS = 'a' OR TAGS = 'c'": [0, 2]})
 
 
@@ -236,3 +263,64 @@ async def in_request(t: Trial) -> None:
     topic = await filled(t)
     pulled = await t.pull(topic, 0, tags="n = 2", expression_type="SQL92")
     t.equal("bodies", [bytes(unit.body) for unit in pulled.messages], [b"m1"])
+
+
+@case(
+    "filter.sql.not-compiled",
+    MUST,
+    codes=CODES,
+    rests_on="PullMessageProcessor.processRequest, ConsumerFilterManager.register",
+)
+async def not_compiled(t: Trial) -> None:
+    """Who subscribes by an expression that cannot be compiled is told so by his pulls: code 27.
+
+    Also when the group had a good one before: that is not used any more.
+    """
+    topic, group, member = await filled(t), await t.group(), Member(t)
+    remark = re.compile("consumer filter data is not exist")
+    for version, expression in ((1, "n = = 2"), (3, "n >")):
+        await say(member, group, topic, expression, version)
+        pulled = await pull(member, group, topic, 0, version=version)
+        t.answer(expression, pulled.answer, code=ResponseCode.FILTER_DATA_NOT_EXIST, remark=remark)
+        await subscribe(member, group, topic, "n = 2", version=version + 1)
+        pulled = await pull(member, group, topic, 0, version=version + 1)
+        t.equal("then by a good one", [bytes(unit.body) for unit in pulled.messages], [b"m1"])
+
+
+@case("filter.sql.not-latest", SHOULD, codes=CODES, rests_on="PullMessageProcessor.processRequest: FILTER_DATA_NOT_LATEST")
+async def filter_not_latest(t: Trial) -> None:
+    """While the broker has only an older expression than the subscription's, a pull must wait: code 28.
+
+    A heartbeat with an empty expression leaves it so.  Who has the older subscription is served by the older expression.
+    """
+    topic, group, member = await filled(t), await t.group(), Member(t)
+    await subscribe(member, group, topic, "n = 2")
+    await say(member, group, topic, "", 2)
+    newer = await pull(member, group, topic, 0, version=2)
+    remark = "the consumer's consumer filter data not latest"
+    t.answer("the newer version", newer.answer, code=ResponseCode.FILTER_DATA_NOT_LATEST, remark=remark)
+    older = await pull(member, group, topic, 0, version=1)
+    t.equal("the older version", [bytes(unit.body) for unit in older.messages], [b"m1"])
+
+
+@case(
+    "filter.sql.switched-off",
+    MUST,
+    codes=(*CODES, Code.CHECK_CLIENT_CONFIG, Code.UPDATE_BROKER_CONFIG),
+    alone=True,
+    rests_on="PullMessageProcessor.processRequest, ClientManageProcessor.checkClientConfig: enablePropertyFilter",
+)
+async def switched_off(t: Trial) -> None:
+    """A broker that does not filter by properties refuses such pulls and subscriptions with 1; tags go on."""
+    topic, group, member = await filled(t), await t.group(), Member(t)
+    await subscribe(member, group, topic, "n = 2")
+    refused: dict[str, Any] = {
+        "code": ResponseCode.SYSTEM_ERROR,
+        "remark": "The broker does not support consumer to filter message by SQL92",
+    }
+    async with configured(t, enablePropertyFilter="false"):
+        t.answer("by the heartbeat's", (await pull(member, group, topic, 0)).answer, **refused)
+        t.answer("by the request's", (await t.pull(topic, 0, tags="n = 2", expression_type="SQL92")).answer, **refused)
+        t.answer("may I subscribe", await allowed(t, "n = 2"), **refused)
+        t.equal("by tags", [bytes(unit.body) for unit in (await t.pull(topic, 0, tags="a || c")).messages], [b"m0", b"m2"])
+    t.equal("again", [bytes(unit.body) for unit in (await pull(member, group, topic, 0)).messages], [b"m1"])

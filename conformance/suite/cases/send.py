@@ -314,3 +314,23 @@ async def no_wait(t: Trial) -> None:
     [unit] = await t.pull_all(topic, 1)
     t.note("properties", properties_of(unit))
     t.equal("body", bytes(unit.body), b"x")
+
+
+@case("send.priority", SHOULD, since=(5, 5), rests_on=f"{PROCESSOR}.sendMessage: MessageExtBrokerInner.getPriority")
+async def priority(t: Trial) -> None:
+    """A message's priority is its queue, at most the last one; a message that is to keep its order keeps its queue instead.
+
+    A priority that is no number from 0 on changes nothing; that of a message in order is not stored.
+    """
+    topic = await t.topic(queues=3)
+    for text, queue in (("0", 0), ("1", 1), ("2", 2), ("9", 2), ("-1", 1), ("high", 1)):
+        sent = await t.send(topic, text.encode(), {prop.PRIORITY: text}, queue=1)
+        t.equal(f"queue of priority {text}", sent.queue_id, queue)
+    sent = await t.send(topic, b"in order", {prop.PRIORITY: "2", prop.SHARDING_KEY: "k"}, queue=1)
+    t.equal("queue of one in order", sent.queue_id, 1)
+    stored = []
+    for queue, count in enumerate((1, 4, 2)):
+        units = await t.pull_all(topic, count, queue=queue)
+        stored.append([(bytes(unit.body).decode(), properties_of(unit).get(prop.PRIORITY)) for unit in units])
+    kept = [[("0", "0")], [("1", "1"), ("-1", "-1"), ("high", "high"), ("in order", None)], [("2", "2"), ("9", "9")]]
+    t.equal("what is stored", stored, kept)

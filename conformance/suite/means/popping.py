@@ -67,10 +67,14 @@ async def pop(
     invisible_ms: int = INVISIBLE_MS,
     poll_ms: int = 0,
     expression: str = "*",
+    kind: str = "TAG",
     order: bool = False,
     attempt: str | None = None,
 ) -> Popped:
-    """Pop (200050), not judged.  poll_ms: how long to wait for a first message.  attempt: of an ordered pop, its name."""
+    """Pop (200050), not judged.  poll_ms: how long to wait for a first message.  kind: of the expression.
+
+    attempt: of an ordered pop, its name.
+    """
     asked = PopMessage(
         consumer_group=group,
         topic=topic,
@@ -80,7 +84,7 @@ async def pop(
         poll_time=poll_ms,
         born_time=int(time.time() * 1e3) + (0 if poll_ms else PATIENCE_MS),
         init_mode=FIRST,
-        exp_type="TAG",
+        exp_type=kind,
         exp=expression,
         order=order,
         attempt_id=attempt,
@@ -129,6 +133,7 @@ async def popped(
     invisible_ms: int = INVISIBLE_MS,
     order: bool = False,
     expression: str = "*",
+    kind: str = "TAG",
 ) -> list[Handed]:
     """So many messages, popped as they come: one pop may hand out none.  `asked`: how many each asks for, else what is left."""
     found: list[Handed] = []
@@ -142,6 +147,7 @@ async def popped(
             invisible_ms=invisible_ms,
             order=order,
             expression=expression,
+            kind=kind,
             count=asked or count - len(found),
             poll_ms=1_000,
         )
@@ -158,9 +164,9 @@ async def acknowledge(t: Trial, topic: str, group: str, one: Handed) -> Answer:
     return await t.broker.ask(asked)
 
 
-async def filled(t: Trial, count: int, *, queues: int = 1) -> str:
+async def filled(t: Trial, count: int, *, queues: int = 1, attributes: str = "") -> str:
     """A topic with so many messages m0, m1, … over its queues, which can be pulled already."""
-    topic = await t.topic(queues=queues)
+    topic = await t.topic(queues=queues, attributes=attributes)
     for number in range(count):
         await t.send(topic, b"m%d" % number, queue=number % queues)
     for queue in range(queues):
