@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
+from rmq_wire.bodies.consumer_answers import ConsumerStatus
 from tests.java.flows import by_client, producer, progress, push, queues_of
 from tests.support import remoting
 from tests.support.clients import JavaDriver, JavaError, Message
@@ -24,7 +26,8 @@ pytestmark = pytest.mark.java
 Fresh = Callable[[str], str]
 GROUP_CHARACTERS_MAX = 120
 PLACES = ("FIRST_OFFSET", "LAST_OFFSET", "TIMESTAMP")
-GET_CONSUMER_LIST_BY_GROUP, UPDATE_AND_GET_GROUP_FORBIDDEN = 38, 353
+GET_CONSUMER_LIST_BY_GROUP, GET_CONSUMER_CONNECTION_LIST, UPDATE_AND_GET_GROUP_FORBIDDEN = 38, 203, 353
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS = 223
 SYSTEM_ERROR = 1
 DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
 ADDRESS = "127.0.0.1@"
@@ -48,6 +51,18 @@ def committed(clients: JavaDriver, subject: Subject, consumer: str, group: str, 
         return bool(found) and all(row[3] == row[4] for row in found)
 
     until(settled, f"the offsets of {group}")
+
+
+def says_where_it_is(clients: JavaDriver, subject: Subject, consumer: str, group: str, topic: str) -> None:
+    """The broker asks the group's one member (223, 221), which goes on behind what it was given last in each queue."""
+    answer = remoting.ask(subject.address, INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": topic, "group": group})
+    assert answer.code == 0, answer
+    said = {
+        client: {(queue.topic, queue.broker_name, queue.queue_id): offset for queue, offset in table.items()}
+        for client, table in ConsumerStatus.read(answer.body).consumer_table.items()
+    }
+    given = sorted((message["queue"], message["offset"]) for message in clients.messages(consumer))
+    assert said == {f"127.0.0.1@{consumer}": {(topic, subject.broker_name, queue): offset + 1 for queue, offset in given}}
 
 
 def again(clients: JavaDriver, consumer: str, before: int, count: int) -> list[Message]:
@@ -83,10 +98,12 @@ def set_back_to_a_time(place: Place, version: str, by: str) -> None:
             clients.call("send", producer=p, topic=topic, count=6, body="new")
             clients.wait_messages(c, 12)
             committed(clients, subject, c, group, topic)
+            says_where_it_is(clients, subject, c, group, topic)
             tool(clients, subject, "resetOffsetByTime", "-g", group, "-t", topic, "-s", str(since))
             found = again(clients, c, 12, 6)
             assert {message["body"] for message in found} == {f"new{i}" for i in range(6)}
             committed(clients, subject, c, group, topic)
+            says_where_it_is(clients, subject, c, group, topic)
             assert len(clients.messages(c)) == 18
 
 
@@ -222,6 +239,49 @@ def test_members_that_subscribe_differently_are_shown(subject: Subject, clients:
     if subject.kind == "ours":
         [line, *_] = [line for line in subject.server.log.read_text().splitlines() if f"group {group}: " in line]
         assert all(word in line for word in (one, two, f"{topic}: ", "'a'", "'b || c'")), line
+
+
+@pytest.mark.parametrize("clients", [REFERENCE], indirect=True)
+def test_what_short_heartbeats_leave_out_is_known(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:
+    """`useHeartbeatV2`: what a member subscribes to is said when it changes, and again where the broker does not know it.
+
+    A broker that was started again is told with the next change only, if it does not ask: until then nothing can be pulled.
+    """
+    topic, other, group = fresh("topic"), fresh("topic"), fresh("group")
+    for name in (topic, other):
+        tool(clients, subject, "updateTopic", "-b", subject.address, "-t", name, "-r", "1", "-w", "1")
+
+    def known() -> dict[str, str]:
+        answer = remoting.ask(subject.address, GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+        found: Any = answer.json()["subscriptionTable"] if answer.code == 0 else {}
+        return {name: said["subString"] for name, said in found.items() if name in (topic, other)}
+
+    def short(consumer: str) -> bool:
+        """Two heartbeats, the second of them short, after which the third is short, too."""
+        return all(clients.call("push.beat", consumer=consumer) for _ in range(2))
+
+    with (
+        producer(clients, subject, fresh, retries=10, timeout_ms=20_000) as p,
+        push(clients, subject, fresh, topic, group=group, heartbeat_v2=True) as c,
+    ):
+
+        def delivered(*bodies: str) -> bool:
+            return {message["body"] for message in clients.messages(c)} >= set(bodies)
+
+        until(lambda: short(c), "short heartbeats")
+        assert known() == {topic: "*"}
+        clients.call("push.subscribe", consumer=c, topic=other, expression="a || b")
+        until(lambda: short(c), "short heartbeats again")
+        assert known() == {topic: "*", other: "a || b"}
+        for name in (topic, other):
+            clients.call("send", producer=p, topic=name, body=f"{name} before", tags="b")
+        clients.wait(lambda: delivered(f"{topic} before", f"{other} before"), "messages of both topics")
+        subject.restart(kill=True)
+        clients.call("send", producer=p, topic=topic, body=f"{topic} after")
+        clients.call("push.subscribe", consumer=c, topic=other, expression="c")
+        clients.call("send", producer=p, topic=other, body=f"{other} after", tags="c")
+        until(lambda: known() == {topic: "*", other: "c"}, "the new subscription")
+        clients.wait(lambda: delivered(f"{topic} after", f"{other} after"), "messages of both topics after the restart")
 
 
 def test_a_broadcasting_consumer_goes_on_where_it_was(subject: Subject, clients: JavaDriver, fresh: Fresh) -> None:

@@ -34,8 +34,10 @@ from tests.support.mqadmin import (
     Unbuilt,
     any_order,
     complaints,
+    normalise,
     rows,
     without_numbers,
+    without_rates,
 )
 from tests.support.process import until
 from tests.support.reference import PATIENT, QUIET, SMALL_STORE
@@ -45,6 +47,19 @@ from tests.support.talk import PATIENCE_S
 TOPIC, GROUP, PRODUCERS = "Orders", "GID-orders", "GID-senders"
 POPPED, POPPING = "Popped", "GID-popping"
 MESSAGES = 8
+INVISIBLE_MS = 300_000
+
+
+def waiting(text: str) -> list[str]:
+    """What a consumer has popped and not acknowledged."""
+    return [line for line in normalise(text) if "PopProcessQueueInfo [" in line]
+
+
+UNACKNOWLEDGED = (
+    Call("consumerProgress -g {popping}", without_rates),
+    Call("consumerStatus -g {popping} -i 127.0.0.1@pop", waiting),
+)
+"""What is looked at while a consumer has popped all messages, and is at work on them."""
 
 
 class Side(NamedTuple):
@@ -54,6 +69,8 @@ class Side(NamedTuple):
     namesrv: str
     names: dict[str, str]
     store: Path
+    unacknowledged: list[Any]
+    """What `UNACKNOWLEDGED` showed."""
 
     def begin(self, call: Call) -> Callable[[], Printed]:
         """Start one command line; the result is a function that waits for its end."""
@@ -102,6 +119,7 @@ def prepare(tools: JavaDriver, namesrv: str, broker: str, store: Path) -> Side:
     assert made.out.startswith("create topic to"), made
     tools.call("producer.start", name="p", namesrv=namesrv, group=PRODUCERS)
     tools.call("push.start", name="c", namesrv=namesrv, group=GROUP, topic=TOPIC, expression="TagA || TagB")
+    start_pop(tools, namesrv, broker)
     at: dict[str, Any] = {"producer": "p", "topic": TOPIC, "broker": "broker-a", "form": "queue"}
     results = []
     for i in range(MESSAGES):
@@ -114,29 +132,34 @@ def prepare(tools: JavaDriver, namesrv: str, broker: str, store: Path) -> Side:
         (files / name).write_text(json.dumps(content))
     names = {"files": str(files), "broker": broker, "name": "broker-a", "topic": TOPIC, "group": GROUP, "producers": PRODUCERS}
     names |= {"offset_id": results[2]["offset_msg_id"], "unique_id": results[2]["msg_id"]}
-    settled = re.compile(r"%RETRY%.*Consume Diff Total: 0$", re.DOTALL | re.MULTILINE)
-
-    def is_settled() -> bool:
-        tools.call("push.persist", consumer="c")  # by itself it says nothing in its first ten seconds
-        return bool(settled.search(tools.mqadmin("consumerProgress", "-n", namesrv, "-g", GROUP).out))
-
-    until(is_settled, "the group's offsets")
-    prepare_pop(tools, namesrv, broker)
-    return Side(tools, namesrv, names | {"popping": POPPING}, store)
+    until(lambda: is_settled(tools, namesrv, "c", GROUP), "the group's offsets")
+    return Side(tools, namesrv, names | {"popping": POPPING}, store, look_at_pop(tools, namesrv))
 
 
-def prepare_pop(tools: JavaDriver, namesrv: str, broker: str) -> None:
-    """A group that pops, and has consumed all there is."""
+def is_settled(tools: JavaDriver, namesrv: str, consumer: str, group: str) -> bool:
+    """The broker knows of no lag, in the retry topic either: that is said when a pull there has been held for its 15 s."""
+    tools.call("push.persist", consumer=consumer)  # by itself it says nothing in its first ten seconds
+    shown = tools.mqadmin("consumerProgress", "-n", namesrv, "-g", group).out
+    return "%RETRY%" in shown and "Consume Diff Total: 0\n" in shown
+
+
+def start_pop(tools: JavaDriver, namesrv: str, broker: str) -> None:
+    """A group that pops: all at once, and before there is more in the log, since a pop is a message, too.  Its work waits."""
     at = ("-n", namesrv, "-b", broker, "-t", POPPED)
     assert tools.mqadmin("updateTopic", *at, "-r", "2", "-w", "2").out.startswith("create topic to")
     assert "success" in tools.mqadmin("setConsumeMode", *at, "-g", POPPING, "-m", "POP", "-q", "0").out
-    options: dict[str, Any] = {"group": POPPING, "topic": POPPED, "broker_rebalance": True}
-    tools.call("push.start", name="pop", namesrv=namesrv, **options)
     tools.call("send", producer="p", topic=POPPED, count=MESSAGES, body="popped", tags="TagA", keys="k")
+    options: dict[str, Any] = {"broker_rebalance": True, "invisible_ms": INVISIBLE_MS, "gated": True, "threads": MESSAGES}
+    tools.call("push.start", name="pop", namesrv=namesrv, group=POPPING, topic=POPPED, **options)
     tools.wait_messages("pop", MESSAGES)
-    until(
-        lambda: "Consume Diff Total: 0" in tools.mqadmin("consumerProgress", "-n", namesrv, "-g", POPPING).out, "popped offsets"
-    )
+
+
+def look_at_pop(tools: JavaDriver, namesrv: str) -> list[object]:
+    """What is shown of the group when it has popped all there is and acknowledged nothing; then it does."""
+    until(lambda: is_settled(tools, namesrv, "pop", POPPING), "popped offsets")
+    looks = [tools.mqadmin(*call.line.format(popping=POPPING).split(), "-n", namesrv).out for call in UNACKNOWLEDGED]
+    tools.call("push.release", consumer="pop", calls=1_000)
+    return [call.compare(shown) for call, shown in zip(UNACKNOWLEDGED, looks, strict=True)]
 
 
 def test_who_pops_stands_in_the_same_file(sides: dict[str, Side]) -> None:
@@ -144,6 +167,14 @@ def test_who_pops_stands_in_the_same_file(sides: dict[str, Side]) -> None:
     ours, theirs = ((sides[side].store / "config/messageRequestMode.json").read_bytes() for side in ("ours", "theirs"))
     assert ours == theirs
     assert POPPING.encode() in ours
+
+
+def test_what_is_popped_and_not_acknowledged_is_shown_the_same(sides: dict[str, Side]) -> None:
+    """The broker counts it as consumed; the consumer says what it has not acknowledged."""
+    ours, theirs = (sides[side].unacknowledged for side in ("ours", "theirs"))
+    assert ours == theirs
+    [waits] = ours[1]
+    assert f"waitAckCount:{MESSAGES}," in waits
 
 
 def compare(sides: dict[str, Side], call: Call) -> None:

@@ -1,6 +1,7 @@
 """The stock Proxy 5.5.0 in cluster mode before our name server and broker, and a stock gRPC client behind it.
 
-Twenty messages each: sent, received and acknowledged; let come again after another invisible time; failed until they are dead.
+Twenty messages each: sent, received and acknowledged; let come again after another invisible time, and acknowledged too late and
+twice; failed until they are dead.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ COUNT = 20
 SECONDS = 600
 """Only a hang takes as long."""
 RETRIES = 1
+EXPIRED = "BadRequestException [response-code=40013] INVALID_RECEIPT_HANDLE"
+"""Of an acknowledgement after the invisible time: the proxy asks no broker."""
 
 
 def prepared(subject: Subject, topic: str, group: str) -> None:
@@ -110,6 +113,8 @@ def test_another_invisible_time_lets_messages_come_again(stage: Stage) -> None:
     found = stage.playing["hasten"].ended()
     assert found["sent"] == found["hastened"] == found["acked"] == each("hasten")
     assert found["got"] == each("hasten", " 1") + each("hasten", " 2")
+    assert found["late"] == each("hasten", f" {EXPIRED}")
+    assert found["twice"] == each("hasten", " OK"), "and none comes a third time"
 
 
 def test_what_always_fails_reaches_the_dead_letters(stage: Stage) -> None:

@@ -7,6 +7,7 @@ file), and are looked at when they have done so, a minute after their start.
 from __future__ import annotations
 
 import contextlib
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ MESSAGES = 240
 """Of 3,000 bytes: eleven files and a bit."""
 FIRST_LOOK_S = 60
 WAIT_S = FIRST_LOOK_S + 240
+PLACES = ("FIRST_OFFSET", "TIMESTAMP", "LAST_OFFSET")
+"""Where a group that has no progress may begin."""
 LINES = ("topicStatus -t Orders", "topicStatus -t Old", "queryMsgByKey -t Orders -k k239")
 
 
@@ -84,6 +87,8 @@ class Look(NamedTuple):
     printed: list[list[str]]
     cleaned: list[object]
     """Once queues without a message are cleaned, too."""
+    begun: dict[str, list[list[int]]]
+    """What new groups were given by queue, by where they wanted to begin."""
 
 
 def both_after_the_first_look(place: Place) -> dict[str, Look]:
@@ -104,7 +109,8 @@ def both_after_the_first_look(place: Place) -> dict[str, Look]:
             list(both.map(fill, sides.values()))
         until(lambda: all(side.offsets("Orders", 0)[0] > 0 for side in sides.values()), "the first look", seconds=WAIT_S)
         until(lambda: at_rest(sides), "the last deletion", seconds=WAIT_S)
-        return {name: look(side) for name, side in sides.items()}
+        with ThreadPoolExecutor(len(kinds)) as both:
+            return dict(zip(sides, both.map(look, sides.values()), strict=True))
 
 
 def look(side: Side) -> Look:
@@ -113,8 +119,49 @@ def look(side: Side) -> Look:
     pulled = [side.pull(offset) for offset in (0, low - 1, low, high - 1, high, high + 1)]
     printed = [side.mqadmin(line) for line in LINES]
     side.change(f"cleanExpiredCQ -b {side.broker}", "success")
-    cleaned = [side.offsets(topic, queue) for topic in ("Old", "Orders") for queue in range(QUEUES)]
-    return Look(orders, old, pulled, printed, [*cleaned, side.mqadmin("topicStatus -t Old")])
+    cleaned: list[object] = [side.offsets(topic, queue) for topic in ("Old", "Orders") for queue in range(QUEUES)]
+    cleaned.append(side.mqadmin("topicStatus -t Old"))
+    return Look(orders, old, pulled, printed, cleaned, begin(side))
+
+
+def begin(side: Side) -> dict[str, list[list[int]]]:
+    """Behind what is left come two messages a queue, with a second before them, and one more when every group has its queues."""
+    side.change(f"updateBrokerConfig -b {side.broker} -k fileReservedTime -v 72", "success")  # from now on nothing more goes
+    producer, names = f"p-{side.broker}", {place: f"{place}-{side.broker}" for place in PLACES}
+    since_ms = (int(time.time()) + 1) * 1000  # a client says whole seconds
+    until(lambda: time.time() * 1000 >= since_ms, "a second in which nothing was stored")
+    side.tools.call("producer.start", name=producer, namesrv=side.namesrv, group="PID")
+
+    def send(count: int) -> dict[int, int]:
+        """To each queue; (queue, its last message) when the broker shows them."""
+        at = {"producer": producer, "topic": "Orders", "broker": "broker-a", "form": "queue", "body": "new", "count": count}
+        last = {queue: side.tools.call("send", queue=queue, **at)[-1]["offset"] for queue in range(QUEUES)}
+        until(lambda: all(side.offsets("Orders", queue)[1] == last[queue] + 1 for queue in last), "what was sent")
+        return last
+
+    def queues_held() -> int:
+        held = [queue["topic"] for name in names.values() for queue in side.tools.call("push.queues", consumer=name)]
+        return held.count("Orders")
+
+    def offsets(name: str) -> set[tuple[int, int]]:
+        return {(message["queue"], message["offset"]) for message in side.tools.messages(name)}
+
+    send(2)
+    side.tools.call("rebalance_interval", ms=1000)
+    for place, name in names.items():
+        at = {"name": name, "group": f"GID-{place}", "namesrv": side.namesrv, "topic": "Orders", "from_ms": since_ms}
+        side.tools.call("push.start", **at, **{"from": f"CONSUME_FROM_{place}"})
+    until(lambda: queues_held() == len(PLACES) * QUEUES, "all queues, by each group")
+    last = send(1)
+    for name in names.values():
+        side.tools.wait(lambda name=name: last.items() <= offsets(name), f"the last messages for {name}")  # type: ignore[misc]
+        until(lambda name=name: side.tools.call("push.cached", consumer=name) == 0, "those before them")  # type: ignore[misc]
+        side.tools.call("push.stop", consumer=name)
+    side.tools.call("producer.stop", producer=producer)
+    return {
+        place: [sorted(at for queue, at in offsets(name) if queue == own) for own in range(QUEUES)]
+        for place, name in names.items()
+    }
 
 
 pytestmark = [pytest.mark.java, plays(both_after_the_first_look, seconds=72)]
@@ -173,3 +220,12 @@ def test_the_tools_show_the_same(sides: dict[str, Look]) -> None:
 def test_queues_without_a_message_are_cleaned_alike(sides: dict[str, Look]) -> None:
     """cleanExpiredCQ makes their offsets begin anew."""
     assert sides["ours"].cleaned == sides["theirs"].cleaned
+
+
+def test_a_new_group_begins_where_it_says(sides: dict[str, Look]) -> None:
+    """`consumeFromWhere` counts where a queue no longer has its first message: what is left, what is newer, what comes."""
+    expected: dict[str, list[list[int]]] = {place: [] for place in PLACES}
+    for low, high in sides["theirs"].orders:
+        for place, first in zip(PLACES, (low, high, high + 2), strict=True):
+            expected[place].append(list(range(first, high + 3)))
+    assert sides["ours"].begun == sides["theirs"].begun == expected

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.java
 
 Fresh = Callable[[str], str]
 SECONDS = 240.0
-UPDATE_AND_CREATE_TOPIC = 17
+UPDATE_AND_CREATE_TOPIC, GET_TOPIC_CONFIG = 17, 351
 READ, WRITE = 4, 2
 NO_PERMISSION = 16
 AT_EACH_SIZE = 50
@@ -138,9 +138,8 @@ def test_a_type_is_kept_and_shown_and_not_enforced(subject: Subject, clients: Ja
         [sent] = clients.call("send", producer=p, topic=topic, body="at once")
     assert sent["status"] == "SEND_OK"
     assert [m["body"] for m in drain(clients, subject, fresh, topic, 0)] == ["at once"]
-    if clients.version == REFERENCE:
-        shown = clients.mqadmin("topicRoute", "-n", subject.namesrv, "-t", topic)
-        assert shown.status == 0
+    shown = remoting.ask(subject.address, GET_TOPIC_CONFIG, {"topic": topic}).json()
+    assert shown["attributes"] == {"message.type": "DELAY"}
 
 
 @pytest.mark.parametrize("clients", [REFERENCE], indirect=True)

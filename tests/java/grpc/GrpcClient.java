@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
@@ -21,9 +22,10 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  *
  * Arguments: endpoints, topic, group, count, seconds, what to do:
  * `ack`: receive all, acknowledge each, see that none comes again;
- * `hasten`: receive all, let each come again soon, acknowledge the second time;
+ * `hasten`: receive all, let each come again soon, acknowledge the second time: first by what was got the first time, then twice;
  * `fail`: a listener that fails, for so many seconds.
- * Standard output: a line for each thing that happened: `sent body`, `got body attempt`, `acked body`, `again body`, `done`.
+ * Standard output: a line for each thing that happened: `sent body`, `got body attempt`, `acked body`, `again body`, `late body outcome`,
+ * `twice body outcome`, `done`; an outcome is `OK` or what the client threw.
  */
 public final class GrpcClient {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
@@ -59,6 +61,7 @@ public final class GrpcClient {
     private static void receive(ClientConfiguration configuration, String topic, String group, int count, long end, boolean hasten)
         throws Exception {
         Map<String, Integer> got = new HashMap<>();
+        Map<String, MessageView> first = new HashMap<>();
         int open = count;
         try (SimpleConsumer consumer = PROVIDER.newSimpleConsumerBuilder().setClientConfiguration(configuration)
             .setConsumerGroup(group).setAwaitDuration(Duration.ofSeconds(3))
@@ -74,13 +77,29 @@ public final class GrpcClient {
                     if (hasten && times == 1) {
                         consumer.changeInvisibleDuration(view, Duration.ofSeconds(1));
                         say("hastened", body);
-                    } else {
-                        consumer.ack(view);
-                        say("acked", body);
-                        open--;
+                        first.put(body, view);
+                        continue;
+                    }
+                    if (hasten) {
+                        say("late", body + " " + acknowledged(consumer, first.get(body)));
+                    }
+                    consumer.ack(view);
+                    say("acked", body);
+                    open--;
+                    if (hasten) {
+                        say("twice", body + " " + acknowledged(consumer, view));
                     }
                 }
             }
+        }
+    }
+
+    private static String acknowledged(SimpleConsumer consumer, MessageView view) {
+        try {
+            consumer.ack(view);
+            return "OK";
+        } catch (ClientException refused) {
+            return refused.getClass().getSimpleName() + " " + refused.getMessage().replaceAll("request-id=[^,\\]]*, ", "");
         }
     }
 

@@ -16,6 +16,8 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -42,6 +44,7 @@ final class PushConsumers {
         });
         operations.put("push.cached", args -> of(args).getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
             .values().stream().mapToLong(queue -> queue.getMsgCount().get()).sum());
+        operations.put("push.beat", this::beat);
         operations.put("push.persist", args -> {
             of(args).getDefaultMQPushConsumerImpl().persistConsumerOffset();
             return true;
@@ -74,6 +77,9 @@ final class PushConsumers {
         Clients.configure(consumer, args);
         Clients.setMessageModel(consumer, args.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(args.text("from", "CONSUME_FROM_FIRST_OFFSET")));
+        if (args.has("from_ms")) { // of CONSUME_FROM_TIMESTAMP; the client keeps whole seconds
+            consumer.setConsumeTimestamp(UtilAll.timeMillisToHumanString3(args.number("from_ms")));
+        }
         consumer.setConsumeMessageBatchMaxSize(args.number("batch", 1));
         consumer.setPullBatchSize(args.number("pull_batch", 32));
         consumer.setConsumeThreadMin(args.number("threads", 8));
@@ -84,6 +90,9 @@ final class PushConsumers {
             consumer.subscribe(topic, selector(args));
         }
         popBy(consumer, args);
+        if (args.flag("heartbeat_v2")) { // of 5.x, too
+            set(consumer, "setUseHeartbeatV2", boolean.class, true);
+        }
         String name = args.text("name");
         int failures = args.number("failures", 0);
         int delayLevel = args.number("delay_level", 0);
@@ -137,6 +146,15 @@ final class PushConsumers {
 
     private static MessageSelector selector(Args args) {
         return args.has("sql") ? MessageSelector.bySql(args.text("sql")) : MessageSelector.byTag(args.text("expression", "*"));
+    }
+
+    /** A heartbeat to all brokers, now.  True if the next one may leave out what the consumer subscribes to (`useHeartbeatV2`). */
+    private Object beat(Args args) throws ReflectiveOperationException {
+        MQClientInstance client = of(args).getDefaultMQPushConsumerImpl().getmQClientFactory();
+        get(client, "sendHeartbeatToAllBrokerWithLock"); // in 4.x it returns nothing
+        Field known = MQClientInstance.class.getDeclaredField("brokerAddrHeartbeatFingerprintTable");
+        known.setAccessible(true);
+        return !((Map<?, ?>) known.get(client)).isEmpty();
     }
 
     /** As if it had been started so long ago: tools believe nothing that a young consumer says of its subscription. */
