@@ -1,9 +1,10 @@
 """Runs the long variants, step by step: `make nightly`, or `make nightly PART="store mutants"` for some of them.
 
-A step is a part of the suite (`tests.parts --nightly`), the mutants, or the Spark parts by day with another version.  Steps that
-compute run two at once; one that waits for real brokers runs beside them.  What takes all cores by itself comes last, so that
-nothing waits for it.  Each step's output goes to `build/night/STEP.log`; its begin and end are printed, and now and then what it
-is at.  A step that fails stops no other: how its output ended is printed at the end, and the command that runs again what failed.
+A step is a part of the suite (`tests.parts --nightly`), the mutants, the Spark parts by day with another version, or the tests of
+stock clients at the real broker (RMQ_SUBJECT).  Steps that compute run two at once; one that waits for real brokers runs beside
+them.  What takes all cores by itself comes last, so that nothing waits for it.  Each step's output goes to
+`build/night/STEP.log`; its begin and end are printed, and now and then what it is at.  A step that fails stops no other: how its
+output ended is printed at the end, and the command that runs again what failed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ ROOT: Final = Path(__file__).parents[1]
 LOGS: Final = ROOT / "build" / "night"
 OTHER_SPARK: Final = "4.2"
 MUTANTS, OTHER_SPARK_STEP = "mutants", f"spark-{OTHER_SPARK}"
-WAITING: Final = ("java", "conformance", "foreign")
+ON_JAVA, FOREIGN = "on-java", "foreign"
+WAITING: Final = (ON_JAVA, "java", "conformance", FOREIGN)
 """They wait for servers: one at a time, beside those that compute.  The longest begin first, here and below."""
 COMPUTING: Final = (
     "jobs",
@@ -45,6 +47,34 @@ COMPUTING: Final = (
 """Two at a time; `mutants` and `store` take both cores themselves and end together."""
 NOTHING_BY_NIGHT: Final = ("tidy", "docker", "java-clients", "s3")
 """Parts whose tests would all come out as they did by day."""
+AT_THE_SUBJECT: Final = (
+    "test_answers.py",
+    "test_clients.py",
+    "test_direct_consumption.py",
+    "test_example_mains.py",
+    "test_examples.py",
+    "test_filters.py",
+    "test_groups.py",
+    "test_mqadmin.py",
+    "test_ordered.py",
+    "test_packed_bodies.py",
+    "test_pop.py",
+    "test_proxy.py",
+    "test_pulls.py",
+    "test_python_lag.py",
+    "test_python_modes.py",
+    "test_replies.py",
+    "test_retention.py",
+    "test_stock_clients_send_and_unwrap",
+    "test_timers.py",
+    "test_topics.py",
+    "test_traces.py",
+    "test_transactions.py",
+    "test_two_masters.py",
+)
+"""Tests of `tests/java` that play at the subject that RMQ_SUBJECT names, by pytest's `-k`: by day ours, by night Java's, too.
+So do all of `foreign`, by night only.
+"""
 COMPUTING_AT_ONCE: Final = 2
 TAIL_LINES: Final = 60
 SAID_EVERY_S: Final = 300.0
@@ -63,7 +93,7 @@ class Took(NamedTuple):
 
 def command_of(step: str, extra: Sequence[str]) -> list[str]:
     """What a step runs; `extra` goes to pytest.  The other Spark has an environment of its own: nobody else's changes; and all
-    tests have its defaults (`tests/spark/cluster.py`).
+    tests have its defaults (`tests/spark/cluster.py`).  At the real broker tests run as by day.
     """
     if step == MUTANTS:
         return [sys.executable, "-m", "tests.support.mutants"]
@@ -71,7 +101,11 @@ def command_of(step: str, extra: Sequence[str]) -> list[str]:
         environment = f"VENV=build/venv-{OTHER_SPARK_STEP}"
         given = (environment, f"PYSPARK={OTHER_SPARK}", "RMQ_AS_USERS=yes", f"ARGS={shlex.join(extra)}")
         return ["make", "--no-print-directory", "test-spark", *given]
-    return [sys.executable, "-m", "tests.parts", "--nightly", "--only", step, *extra]
+    parts = [sys.executable, "-m", "tests.parts"]
+    if step == ON_JAVA:
+        return ["env", "RMQ_SUBJECT=java", *parts, "--only", "java", "-k", " or ".join(AT_THE_SUBJECT), *extra]
+    subjects = ["env", "RMQ_SUBJECT=ours,java"] if step == FOREIGN else []
+    return [*subjects, *parts, "--nightly", "--only", step, *extra]
 
 
 class Night:

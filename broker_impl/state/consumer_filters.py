@@ -25,6 +25,8 @@ from rmq_wire.bodies.heartbeat import SubscriptionData
 from rmq_wire.java import iteration_order
 
 _BUCKETS: Final = concurrent_buckets(256)
+_BUCKETS_READ: Final = 16
+"""Java takes the table that its JSON reader has made, in the place of its own."""
 FILTERS_OF_TOPIC_MAX: Final = 256
 """What one slice of a save encodes; more groups with filters on one topic are not registered, and told so (27)."""
 CHARACTERS_OF_TOPIC_MAX: Final = 128 << 10
@@ -134,6 +136,8 @@ class ConsumerFilters(PersistedTable):
 
     def take(self, document: dict[str, Any]) -> None:
         table = FilterTable.from_plain(document)
+        if "filterDataByTopic" in document:
+            self._rows = Rows(self._plain, buckets=_BUCKETS_READ)
         now = self._env.wall_ms
         for topic, filters in table.filter_data_by_topic.items():
             for group, said in (filters.group_filter_data if filters is not None else {}).items():

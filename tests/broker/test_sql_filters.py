@@ -231,29 +231,12 @@ def test_retry_topics(tmp_path: Path) -> None:
 
 
 def test_the_file(harness: Harness, tmp_path: Path) -> None:
-    """As the reference writes it: a dead filter is kept a day, one that cannot be compiled is not there."""
+    """A dead filter is kept a day, one that cannot be compiled is not there.  What Java writes: `test_filter_file`."""
     client = harness.connect()
     heartbeat(client, group="g", topic="t", expression="a > 1", **SQL)
     heartbeat(client, group="bad", topic="t", expression="a > > 1", **SQL)
     harness.restart()
-    path = tmp_path / FILE
-    written = path.read_bytes()
-    born = harness.env.wall_ms
-    entry = json.loads(written)["filterDataByTopic"]["t"]["groupFilterData"]
-    assert entry == {
-        "g": {
-            "bloomFilterData": {"bitNum": 112, "bitPos": [22, 87, 58]},
-            "bornTime": born,
-            "clientVersion": 1,
-            "consumerGroup": "g",
-            "dead": False,
-            "deadTime": 0,
-            "expression": "a > 1",
-            "expressionType": "SQL92",
-            "topic": "t",
-        }
-    }
-    assert written.startswith(b'{\n\t"filterDataByTopic":{\n\t\t"t":{\n\t\t\t"groupFilterData":{\n\t\t\t\t"g":{')
+    assert json.loads((tmp_path / FILE).read_bytes())["filterDataByTopic"]["t"]["groupFilterData"].keys() == {"g"}
     found = harness.node.filters.get("t", "g")
     assert found is not None
     assert found.dead, "nobody is there after a start"

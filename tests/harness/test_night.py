@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import night
-from tests.parts import PARTS
+from tests.parts import BY_NIGHT, HERE, PARTS
 
 
 @pytest.fixture(autouse=True)
@@ -27,20 +29,38 @@ def play(monkeypatch: pytest.MonkeyPatch, program: str, *steps: str) -> int:
 def test_every_part_has_its_step_or_nothing_to_do() -> None:
     steps = [*night.WAITING, *night.COMPUTING]
     parts = [part.name for part in PARTS if part.places]
-    assert sorted(steps) == sorted({*parts, night.MUTANTS, night.OTHER_SPARK_STEP} - {*night.NOTHING_BY_NIGHT})
+    others = {night.ON_JAVA, night.MUTANTS, night.OTHER_SPARK_STEP}
+    assert sorted(steps) == sorted({*parts, *others} - {*night.NOTHING_BY_NIGHT})
     for part in {*parts} - {*night.NOTHING_BY_NIGHT}:
         assert night.command_of(part, ["-x"])[-4:] == ["--nightly", "--only", part, "-x"]
 
 
-def test_a_part_without_a_test_by_night_has_none_marked() -> None:
-    here = Path(night.__file__).parent
-    for part in PARTS:
-        if part.name in night.NOTHING_BY_NIGHT:
-            modules = [
-                path for place in part.places for path in ([here / place] if ".py" in place else (here / place).rglob("*.py"))
-            ]
-            marked = [path.name for path in modules if "mark.nightly" in path.read_text() and path != Path(__file__)]
-            assert not marked
+def test_a_part_without_a_test_by_night_has_none() -> None:
+    places = [HERE / place for part in PARTS if part.name in night.NOTHING_BY_NIGHT for place in part.places]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", *BY_NIGHT, *map(str, places)]
+    done = subprocess.run(command, cwd=night.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+
+
+def test_what_plays_at_the_subject_plays_at_java_s_by_night() -> None:
+    """All modules that RMQ_SUBJECT says something to, by name or by one of their tests."""
+    modules = {path.name: ast.parse(path.read_text()) for path in (HERE / "java").glob("test_*.py")}
+    assert {name for name, tree in modules.items() if plays_at_the_subject(tree)} == {
+        name for name, tree in modules.items() if {name, *(test.name for test in own_tests(tree))} & {*night.AT_THE_SUBJECT}
+    }
+    command = night.command_of(night.ON_JAVA, ["-x"])
+    assert command[:2] == ["env", "RMQ_SUBJECT=java"]
+    assert command[-1] == "-x"
+
+
+def own_tests(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+
+
+def plays_at_the_subject(tree: ast.Module) -> bool:
+    """It names `SUBJECTS`, or a test of it takes the fixture."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return "SUBJECTS" in names or "subject" in {argument.arg for test in own_tests(tree) for argument in test.args.args}
 
 
 def test_all_steps_run_each_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path) -> None:
