@@ -284,8 +284,6 @@ def main() -> int:
         print("Tests that run by night only:", flush=True)
         collect = [sys.executable, "-m", "pytest", str(HERE), "--collect-only", "--nightly", "-m", "nightly"]
         return subprocess.run(collect, cwd=ROOT, check=False).returncode
-    # a shell's background job ignores it, and so would all that tests start
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = [part for part in PARTS if part.is_meant(options.only or names) and not part.is_meant(options.without)]
     parts = [part for part in chosen if all((HERE / place).exists() for place in part.places)]
     seed = seed_of(ROOT)
