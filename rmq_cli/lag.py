@@ -84,12 +84,8 @@ class _Looking:
         from rmq_cli.lag_table import STUCK_MS, needs_another_look
 
         seen = await self._look()
-        if self._groups and (unknown := [one.group for one in seen if not (one.queues or one.members)]):
-            where = " of these topics" if self._topics else ""
-            raise Complaint(f"no broker knows progress{where} or members of {', '.join(unknown)}")
-        if unknown := sorted(self._topics - {row.queue.topic for one in seen for row in one.queues}):
-            whose = "none of these groups" if self._groups else "no group that has consumed"
-            raise Complaint(f"{whose} has a queue of {', '.join(unknown)}: nobody knows how far behind it is")
+        if missing := self._missing(seen):
+            raise Complaint(missing)
         if needs_another_look(seen):
             await trio.sleep(STUCK_MS / 1e3)
             seen = await self._look()
@@ -108,7 +104,8 @@ class _Looking:
             first = True
             while True:
                 try:
-                    self._show(await self._look(), live=sys.stdout.isatty())
+                    seen = await self._look()
+                    self._show(seen, missing=self._missing(seen), live=sys.stdout.isatty())
                 except ClientError as error:
                     if first or not error.may_pass:
                         raise
@@ -138,8 +135,18 @@ class _Looking:
 
         return replace(group, queues=tuple(one for one in group.queues if one.queue.topic in self._topics))
 
-    def _show(self, seen: list[Any], *, live: bool = False) -> None:
-        """live: in the place of the last look, as much as the window holds."""
+    def _missing(self, seen: list[Any]) -> str:
+        """What was asked for and is nowhere, or nothing."""
+        if self._groups and (unknown := [one.group for one in seen if not (one.queues or one.members)]):
+            where = " of these topics" if self._topics else ""
+            return f"no broker knows progress{where} or members of {', '.join(unknown)}"
+        if unknown := sorted(self._topics - {row.queue.topic for one in seen for row in one.queues}):
+            whose = "none of these groups" if self._groups else "no group that has consumed"
+            return f"{whose} has a queue of {', '.join(unknown)}: nobody knows how far behind it is"
+        return ""
+
+    def _show(self, seen: list[Any], *, missing: str = "", live: bool = False) -> None:
+        """missing: may come yet.  live: in the place of the last look, as much as the window holds."""
         from rmq_cli.lag_table import plain, text
 
         now_ms = _now_ms()
@@ -150,7 +157,7 @@ class _Looking:
         if live:
             window = shutil.get_terminal_size()
             room = {"lines_max": window.lines - 1, "columns_max": window.columns}
-        shown = text(seen, self._heads, now_ms, **room)
+        shown = text(seen, self._heads, now_ms, missing=missing, **room)
         click.echo(f"{_CLEARED if live else ''}{shown or 'no group has consumed anything'}")
 
 

@@ -80,10 +80,19 @@ def ago(ms: int) -> str:
 
 
 def text(
-    groups: Sequence[GroupLag], heads: Heads, wall_ms: int, *, lines_max: int | None = None, columns_max: int | None = None
+    groups: Sequence[GroupLag],
+    heads: Heads,
+    wall_ms: int,
+    *,
+    missing: str = "",
+    lines_max: int | None = None,
+    columns_max: int | None = None,
 ) -> str:
-    """Each group with its queues, the worst ones first where not all have room.  A window has so many lines and columns."""
-    lines: list[str] = []
+    """What is `missing`, then each group with its queues, the worst ones first where not all have room.
+
+    A window has so many lines and columns.
+    """
+    lines = [missing] if missing else []
     for group in groups if lines_max is None else sorted(groups, key=lambda one: -one.lag):
         lines.append(_group_line(group))
         rows = [_HEADING, *(_cells(group.group, one, heads, wall_ms) for one in _worst_first(group.queues))]

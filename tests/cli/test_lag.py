@@ -174,6 +174,20 @@ def test_live_in_a_window(shell: Shell) -> None:
     assert b"Traceback" not in terminal.written
 
 
+def test_live_says_what_is_not_there_until_it_is(shell: Shell) -> None:
+    fill(shell, "comes", 1, queues=1)
+    with shell.running("lag", "-g", "comes-g", "-t", "comes", "--interval", "0.1") as running:
+        assert running.stdout is not None
+        missing = b"no broker knows progress of these topics or members of comes-g\n"
+        assert [running.stdout.readline() for _ in range(2)] == [missing, b"comes-g: 0 behind, 0 members\n"]
+        shell.good("consume", "comes", "-g", "comes-g", "--from", "start", "-c", "1", "--orderly")
+        assert any(line.split()[:1] == [b"topic"] for line in running.stdout)
+        assert running.stdout.readline().split()[0] == b"comes"
+        assert running.stdout.readline().startswith(b"comes-g: 0 behind, "), "nothing is missing any more"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE_S) == 130
+
+
 def test_once_on_a_terminal_is_the_whole_table_and_clears_nothing(shell: Shell) -> None:
     fill(shell, "once-window", 8, queues=8)
     shell.good("consume", "once-window", "-g", "once-window-g", "--from", "start", "--orderly", "-c", "1")
