@@ -93,23 +93,25 @@ def test_who_was_written_before_a_failed_write_is_flushed_and_answered() -> None
     assert machine.bodies() == [b"A"]
 
 
-def test_what_was_answered_before_a_failed_write_is_flushed_as_ever() -> None:
+def fenced_behind_an_answer() -> Machine:
+    """A is answered and not flushed, the write of B has failed."""
     machine = Machine(ASYNC)
     client = machine.connect()
     assert put(client, b"A") == 0
     fail_one_write(machine)
     assert put(client, b"B") == NOT_AVAILABLE
+    return machine
+
+
+def test_what_was_answered_before_a_failed_write_is_flushed_as_ever() -> None:
+    machine = fenced_behind_an_answer()
     machine.driver.advance(600)
     machine.cut()
     assert machine.bodies() == [b"A"]
 
 
 def test_a_stop_of_a_fenced_store_flushes_what_was_answered() -> None:
-    machine = Machine(ASYNC)
-    client = machine.connect()
-    assert put(client, b"A") == 0
-    fail_one_write(machine)
-    assert put(client, b"B") == NOT_AVAILABLE
+    machine = fenced_behind_an_answer()
     assert not machine.node.close()
     machine.cut()
     assert machine.bodies() == [b"A"]
