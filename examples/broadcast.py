@@ -64,10 +64,17 @@ def main() -> None:
         assert sum(offset or 0 for offset in offsets.values()) == COUNT
         print(f"clustering: {parts} messages, progress at the broker: {offsets}")
         if len(sys.argv) > 1:
-            table = Path(sys.argv[1], "config", "consumerOffset.json")
-            key = f"{topic}@{shared}"
-            wait_for("the broker has written its file", lambda: table.exists() and key in table.read_text())
-            print(f"  {table.name}: {key} {json.loads(_quoted(table.read_text()))['offsetTable'][key]}")
+            table, key = Path(sys.argv[1], "config", "consumerOffset.json"), f"{topic}@{shared}"
+            wait_for("the broker has written it all", lambda: sum(_written(table, key).values()) == COUNT)
+            print(f"  {table.name}: {key} {_written(table, key)}")
+
+
+def _written(table: Path, key: str) -> dict[str, int]:
+    """Queue id -> offset as the file has them now, none while it is being replaced.  (Another table says who pulled.)"""
+    try:
+        return json.loads(_quoted(table.read_text()))["offsetTable"].get(key, {})
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 def _quoted(text: str) -> str:

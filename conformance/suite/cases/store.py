@@ -127,6 +127,11 @@ async def file_names(t: Trial) -> None:
     await one_size(t, "mappedFileSizeConsumeQueue", lambda store: [file for queue in store.queues.values() for file in queue])
     first = found.commit_log[0]
     t.check("names go by the size", all(int(file.path.name) % first.path.stat().st_size == 0 for file in found.commit_log))
+
+    async def indexed() -> bool:
+        return bool(list_store(t.store).index)
+
+    await t.until("an index file", indexed)  # the first key of all makes it, some time after the queue has the message
     for directory, digits in (("commitlog", 20), ("index", 17)):
         names = [path.name for path in (t.store / directory).iterdir()]
         t.equal(f"{directory}: other names", [name for name in names if not re.fullmatch(rf"\d{{{digits}}}", name)], [])
