@@ -34,10 +34,9 @@ OPENED: Final = (
 SHARING: Final = "-Xshare:auto"
 PLAIN: Final = "-Dtls.server.mode=disabled"
 """Otherwise a server makes itself a key of RSA when it starts: two to five seconds of CPU."""
-SMALL: Final = (
-    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARING, "-XX:-UsePerfData", "-Dfile.encoding=UTF-8"),
-    PLAIN,
-)
+BRIEF: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SHARING, "-XX:-UsePerfData")
+"""For a JVM that lives for seconds: compiling better takes longer than it saves."""
+SMALL: Final = (*BRIEF, "-Dfile.encoding=UTF-8", PLAIN)
 """Quick to start and modest with two cores; a benchmark leaves these out."""
 
 DISK: Final = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99")
@@ -71,6 +70,15 @@ def java_command(named: str | os.PathLike[str] | None = None) -> str:
     if not found:
         raise SubjectFailed("no `java` on PATH or in JAVA_HOME (JDK 17)")
     return found
+
+
+def javac_command(java: str) -> list[str]:
+    """The compiler beside a `java`, with what a short life wants.  Raises `SubjectFailed` where there is but a JRE."""
+    compiler = Path(java).resolve().with_name("javac")
+    found = str(compiler) if compiler.exists() else shutil.which("javac")
+    if not found:
+        raise SubjectFailed(f"no javac beside {java}: a JRE is not enough (JDK 17)")
+    return [found, *(f"-J{flag}" for flag in BRIEF), "-nowarn", "-encoding", "UTF-8"]
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Final
 
 from conformance.subjects.base import SubjectFailed
 from conformance.subjects.jars import library, shared_classes
-from conformance.subjects.java import OPENED, SMALL, java_command
+from conformance.subjects.java import OPENED, SMALL, java_command, javac_command
 from conformance.torture.client import ClientFailed, ResidentClient, resident
 from conformance.torture.script import version
 
@@ -34,12 +34,10 @@ def classes(release: str, java: str | None = None) -> Path:
     target = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rmq-torture" / f"{release}-{digest}"
     if (target / f"{MAIN}.class").exists():
         return target
-    compiler = Path(command).resolve().with_name("javac")
-    if not compiler.exists():
-        raise SubjectFailed(f"no javac beside {command}: a JRE is not enough (JDK 17)")
+    compiler = javac_command(command)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as made:
-        line = [str(compiler), "-nowarn", "-d", made, "-cp", f"{library(release)}/*", str(SOURCE)]
+        line = [*compiler, "-d", made, "-cp", f"{library(release)}/*", str(SOURCE)]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SubjectFailed(f"{SOURCE.name} does not compile with {release}: {(done.stdout + done.stderr)[-300:]}")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from conformance.subjects.jars import library
+from conformance.subjects.java import java_command, javac_command
 from conformance.truth import BODIES, HERE, REFUSED, VERSIONS
 
 JAVA: Final = HERE.parent.parent / "tests" / "java"
@@ -134,7 +135,8 @@ def _compiled(program: str, jars: Sequence[str]) -> Iterator[str]:
     """A class path with the jars and the program in it."""
     with tempfile.TemporaryDirectory() as classes:
         source = JAVA / "truth" / f"{program}.java"
-        subprocess.run(["javac", "-encoding", "UTF-8", "-cp", os.pathsep.join(jars), "-d", classes, source], check=True)
+        compiler = javac_command(java_command())
+        subprocess.run([*compiler, "-cp", os.pathsep.join(jars), "-d", classes, source], check=True)
         yield os.pathsep.join([*jars, classes])
 
 

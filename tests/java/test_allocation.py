@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,10 +18,9 @@ from rmq_client.consuming.allocation import (
     AllocateStrategy,
 )
 from rmq_wire.fastjson import MessageQueue
-from tests.support.java import REFERENCE, SMALL, classpath, java
+from tests.support.java import judge
 
 pytestmark = pytest.mark.java
-PROGRAM: Final = Path(__file__).parent / "judges/Allocations.java"
 CASES: Final = 5_000
 
 
@@ -63,7 +61,7 @@ def test_shares_are_java_s() -> None:
         f"{strategy}\t{own}\t{','.join(clients)}\t{','.join(f'{queue.broker_name}:{queue.queue_id}' for queue in queues)}\n"
         for strategy, own, clients, queues in asked
     )
-    command = [java(), *SMALL, "-cp", classpath(REFERENCE), str(PROGRAM)]
+    command = judge("Allocations")
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
     answers = ran.stdout.splitlines()

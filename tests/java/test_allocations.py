@@ -20,14 +20,10 @@ from broker_impl.allocation import (
     shares_all,
     utf16,
 )
-from conformance.subjects.jars import shared_classes
 from rmq_wire.bodies.locks import QueueName
-from tests.support.java import REFERENCE, SMALL, classpath, java, javac
+from tests.support.java import judge
 
 pytestmark = pytest.mark.java
-
-PROGRAM = Path(__file__).parent / "truth" / "Allocations.java"
-"""Run from its source: it needs the server's jars, which our other programs are not compiled with."""
 CASES = 20_000
 NAMES = ("a", "B", "b", "a10", "a9", "Z", "é", "\U0001f600", "\uffee", "127.0.0.1@7#1")
 """The last but one sorts behind the one before it in code points, and before it in UTF-16."""
@@ -76,9 +72,7 @@ def ours(case: Case) -> str:
 def test_queues_are_shared_out_as_the_reference_does(tmp_path: Path) -> None:
     random = Random(os.environ.get("RMQ_SEED", "19"))
     cases = [drawn(random) for _ in range(CASES)]
-    javac()
-    shared = shared_classes(REFERENCE, java())
-    command = [java(), *shared, *SMALL, "-Dfile.encoding=UTF-8", "-cp", classpath(REFERENCE), str(PROGRAM), str(tmp_path)]
+    command = judge("ServerAllocations", str(tmp_path))
     lines = "".join(case.line() + "\n" for case in cases)
     done = subprocess.run(command, input=lines.encode(), capture_output=True, check=True, timeout=300)
     theirs = done.stdout.decode().split("\n")[:CASES]

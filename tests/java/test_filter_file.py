@@ -11,11 +11,10 @@ from typing import Final
 import pytest
 
 from tests.support.engine import Harness
-from tests.support.java import REFERENCE, SMALL, classpath, java
+from tests.support.java import judge
 from tests.support.requests import heartbeat
 
 pytestmark = pytest.mark.java
-PROGRAM: Final = Path(__file__).parent / "judges/FilterFile.java"
 SQL: Final = {"expression_type": "SQL92"}
 FILTERS: Final = {
     ("Orders", "GID_a"): ("n > 5 AND colour IN ('red', 'grün \"€\" <b> \\')", "true"),
@@ -40,7 +39,7 @@ def test_java_reads_ours_and_writes_it_again(tmp_path: Path) -> None:
     broker.stop()
     written = (tmp_path / "config/consumerFilter.json").read_bytes()
     words = [f"{name}={value}" for name, value in MESSAGE.items()]
-    command = [java(), *SMALL, "-cp", classpath(REFERENCE), str(PROGRAM), *words]
+    command = judge("FilterFile", *words)
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # as which Java reads its arguments
     ran = subprocess.run(command, input=written, env=environment, capture_output=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from rmq_client.consuming.local_offsets import LocalOffsets
 from rmq_wire.fastjson import MessageQueue
-from tests.support.java import OLD_CLIENT, REFERENCE, SMALL, classpath, java
+from tests.support.java import OLD_CLIENT, REFERENCE, judge
 
 pytestmark = pytest.mark.java
-PROGRAM: Final = Path(__file__).parent / "judges/LocalOffsets.java"
 
 
 @pytest.mark.parametrize("version", [REFERENCE, OLD_CLIENT])
@@ -24,7 +22,7 @@ def test_java_reads_ours_and_we_read_java_s(tmp_path: Path, version: str) -> Non
     local = LocalOffsets("10.0.0.1@DEFAULT", "G", tmp_path)
     local.save(offsets)
     ours = local.path.read_text()
-    command = [java(), *SMALL, "-cp", classpath(version), str(PROGRAM)]
+    command = judge("LocalOffsets", version=version)
     ran = subprocess.run(command, input=ours, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
     local.path.write_text(ran.stdout)

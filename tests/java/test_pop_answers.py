@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from rmq_wire.headers.pop import PopMessage
 from tests.support.engine import Harness
-from tests.support.java import REFERENCE, SMALL, classpath, java
+from tests.support.java import judge
 from tests.support.requests import send
 
 pytestmark = pytest.mark.java
-PROGRAM: Final = Path(__file__).parent / "judges/PopAnswer.java"
 FIRST, COUNT = 2, 3
 """Popped are so many, after so many that were popped before."""
 
@@ -39,7 +37,7 @@ def test_receipts_of_an_answer(tmp_path: Path, old: bool) -> None:
     if old:
         del fields["startOffsetInfo"], fields["msgOffsetInfo"]
     words = [f"{name}={value}" for name, value in fields.items()]
-    command = [java(), *SMALL, "-cp", classpath(REFERENCE), str(PROGRAM), "broker-a", "T", *words]
+    command = judge("PopAnswer", "broker-a", "T", *words)
     ran = subprocess.run(command, input=bytes(answer.body), capture_output=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
     said = f"{fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']} 0 broker-a 1"

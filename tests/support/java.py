@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -18,7 +19,8 @@ import pytest
 
 from conformance.subjects import jars
 from conformance.subjects.base import REFERENCE, SubjectFailed
-from conformance.subjects.java import OPENED, SMALL, java_command, rocketmq_home
+from conformance.subjects.jars import shared_classes
+from conformance.subjects.java import OPENED, SMALL, java_command, javac_command, rocketmq_home
 
 __all__ = [
     "HERE",
@@ -28,8 +30,10 @@ __all__ = [
     "REFERENCE",
     "SMALL",
     "classpath",
+    "compiled",
     "java",
     "javac",
+    "judge",
     "library",
     "missing",
     "programs",
@@ -57,11 +61,12 @@ def java() -> str:
         missing("java", str(why))
 
 
-def javac() -> str:
-    """The compiler beside `java`."""
-    beside = Path(java()).resolve().parent / "javac"
-    found = str(beside) if beside.exists() else shutil.which("javac")
-    return found or missing("java", "no `javac`: a JRE is not enough (JDK 17)")
+def javac() -> list[str]:
+    """The compiler beside `java`, and its flags."""
+    try:
+        return javac_command(java())
+    except SubjectFailed as why:
+        missing("java", str(why))
 
 
 def library(version: str) -> Path:
@@ -81,19 +86,52 @@ def classpath(version: str) -> str:
 @functools.cache
 def programs() -> Path:
     """Our Java programs (the Maven project `tests/java`): compiled once, against 4.9.8, and good for every version."""
-    sources = [HERE / "pom.xml", *sorted((HERE / "src").rglob("*.java"))]
+    sources = sorted((HERE / "src").rglob("*.java"))
+    return _compiled("classes", [HERE / "pom.xml", *sources], _with_maven)
+
+
+def judge(program: str, *words: str, version: str = REFERENCE) -> list[str]:
+    """The command line of one of `judges/`, on the jars of a version: each asks a class of theirs one thing."""
+    path = os.pathsep.join((classpath(version), str(_judges())))
+    return [java(), *shared_classes(version, java()), *SMALL, "-cp", path, program, *words]
+
+
+@functools.cache
+def _judges() -> Path:
+    return compiled("judges", sorted((HERE / "judges").glob("*.java")), classpath(REFERENCE))
+
+
+def compiled(name: str, sources: Sequence[Path], classpath: str) -> Path:
+    """The directory with the classes of these sources, compiled when they have changed: one compiler for all of them."""
+
+    def with_javac(classes: Path) -> None:
+        command = [*javac(), "-cp", classpath, "-d", str(classes), *map(str, sources)]
+        _run_compiler(name, command)
+
+    return _compiled(name, sources, with_javac)
+
+
+def _compiled(name: str, sources: Sequence[Path], compile: Callable[[Path], None]) -> Path:
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     target = HERE / "target"
-    stamp = target / "classes" / ".compiled"
+    stamp = target / name / ".compiled"
     target.mkdir(exist_ok=True)
     with (target / ".lock").open("w") as lock:  # several test runs may share the checkout
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != digest:
             javac()
-            maven = shutil.which("mvn") or missing("java", "no `mvn` to compile tests/java with")
-            shutil.rmtree(target / "classes", ignore_errors=True)
-            command = [maven, "-B", "-q", "-f", str(HERE / "pom.xml"), "compile"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"tests/java does not compile:\n{done.stdout}{done.stderr}"
+            shutil.rmtree(target / name, ignore_errors=True)
+            compile(target / name)
             stamp.write_text(digest)
-    return target / "classes"
+    return target / name
+
+
+def _with_maven(_classes: Path) -> None:
+    """Where its project says."""
+    maven = shutil.which("mvn") or missing("java", "no `mvn` to compile tests/java with")
+    _run_compiler("tests/java", [maven, "-B", "-q", "-f", str(HERE / "pom.xml"), "compile"], env=jars.maven_environment())
+
+
+def _run_compiler(what: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, f"{what} does not compile:\n{done.stdout}{done.stderr}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from conformance.subjects.jars import COPY
+from conformance.subjects.jars import COPY, maven_environment
 from conformance.subjects.java import OPENED, JavaServer, java_command, rocketmq_home
-from tests.support.java import HERE, REFERENCE, SMALL, classpath, java, javac, missing
+from tests.support.java import HERE, REFERENCE, SMALL, classpath, compiled, java, missing
 
 GRPC = HERE / "grpc"
 POOLS = ("grpc", "grpcProducer", "grpcConsumer", "grpcRoute", "grpcClientManager", "grpcTransaction")
@@ -62,8 +63,9 @@ class JavaProxy(JavaServer):
 
 def grpc_client(*words: str) -> list[str]:
     """The command line of `GrpcClient` with these arguments."""
-    javac()
-    return [java(), *SMALL, "-cp", f"{_library()}/*", str(GRPC / "GrpcClient.java"), *words]
+    jars = f"{_library()}/*"
+    classes = compiled("grpc", [GRPC / "GrpcClient.java"], jars)
+    return [java(), *SMALL, "-cp", os.pathsep.join((jars, str(classes))), "GrpcClient", *words]
 
 
 def _library() -> Path:
@@ -77,7 +79,8 @@ def _library() -> Path:
             maven = shutil.which("mvn") or missing("java", "no `mvn` to fetch the gRPC client with")
             shutil.rmtree(directory, ignore_errors=True)
             command = [maven, "-B", "-q", "-f", str(GRPC / "pom.xml"), COPY, "-DincludeScope=runtime"]
-            done = subprocess.run([*command, f"-DoutputDirectory={directory}"], capture_output=True, text=True, check=False)
+            command += [f"-DoutputDirectory={directory}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=maven_environment())
             if done.returncode != 0:
                 missing("java", f"the gRPC client cannot be fetched: {done.stdout[-300:]}")
             stamp.write_bytes(pom)

@@ -27,8 +27,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * queues (broker:id, comma between them), in any order.  Standard output: a line each: `!` when it throws, else the queues in the
  * order of the result, each once.
  */
-public final class Allocations {
-    private Allocations() {
+public final class ServerAllocations {
+    private ServerAllocations() {
     }
 
     public static void main(String[] arguments) throws Exception {
