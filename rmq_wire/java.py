@@ -2,17 +2,19 @@
 
 Hashes decide tag codes and index slots, so they must be right.  The order of a map decides only where bytes stand inside property
 strings and extFields; it is reproduced so that our bytes equal Java's.  A walk goes bucket by bucket, in each bucket in the
-order of insertion (growing splits a bucket without reordering it), hence a stable sort by bucket in the final table.  Left out:
-the ninth name in one bucket makes Java turn the bucket into a tree and move its root to the front; nobody but an attacker
-sends nine names with one bucket, and no reader cares about the order.
+order of insertion (growing splits a bucket without reordering it), hence a stable sort by bucket in the final table.  A
+`ConcurrentHashMap`, in which the tables of configuration files are kept, does reorder.  Left out: the ninth name in one bucket
+makes Java turn the bucket into a tree and move its root to the front; nobody but an attacker sends nine names with one bucket,
+and no reader cares about the order.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import groupby
 from math import isfinite, isnan
 from typing import Final
 
@@ -33,6 +35,9 @@ _TREE_CHAIN: Final = 8
 """`HashMap.TREEIFY_THRESHOLD`: a chain as long as this does not take another name quietly."""
 _TREE_TABLE: Final = 64
 """`HashMap.MIN_TREEIFY_CAPACITY`: a smaller table grows instead of making a tree."""
+
+Placed = tuple[int, str, int]
+"""Of a name in a map: arrival, name, and the hash whose lowest bits are the bucket."""
 
 
 def string_hash(text: str) -> int:
@@ -81,6 +86,41 @@ def walked(names: Sequence[str], spread: Sequence[int], buckets: int) -> list[st
     mask = _table_size(spread, buckets) - 1
     buckets_of = [value & mask for value in spread]
     return [names[at] for at in sorted(range(len(names)), key=buckets_of.__getitem__)]
+
+
+def concurrent_order(names: Iterable[str], buckets: int = 16) -> list[str]:
+    """`iteration_order` of a `ConcurrentHashMap` that began with so many buckets; it grows one name before a `HashMap` does."""
+    listed: list[Placed] = [(at, name, spread_of(name)) for at, name in enumerate(names)]
+    there: list[Placed] = []
+    while True:
+        full = buckets * 3 // 4
+        there = sorted([*there, *listed[len(there) : full]], key=partial(_bucket_of, buckets - 1))
+        if len(there) < full:
+            return [name for _, name, _ in there]
+        there = list(regrown(there, buckets, full))
+        buckets *= 2
+
+
+def regrown(places: Iterable[Placed], buckets: int, arrivals: int) -> Iterator[Placed]:
+    """Chains of a `ConcurrentHashMap`, whole and side by side, in the order in which they are to part for twice as many buckets.
+
+    Its `transfer` leaves the end of a chain that goes one way as it is, and puts one by one what came before in front of what is
+    there.  Who comes to stand elsewhere has the arrival of the one who stood there.  arrivals: of those that were there then.
+    """
+    for _, group in groupby(places, partial(_bucket_of, buckets - 1)):
+        chain = list(group)
+        if len(chain) > 2:  # of two, one at most is turned round
+            old = [one for one in chain if one[0] <= arrivals]
+            end = len(old) - 1 if len(old) <= _TREE_CHAIN else 0  # of a tree nobody is turned round
+            while end > 0 and not (old[end - 1][2] ^ old[end][2]) & buckets:
+                end -= 1
+            if end > 1:
+                chain[:end] = [(old[at][0], *old[end - 1 - at][1:]) for at in range(end)]
+        yield from chain
+
+
+def _bucket_of(mask: int, one: Placed) -> int:
+    return one[2] & mask
 
 
 def long_order(numbers: Iterable[int], buckets: int = 16) -> list[int]:

@@ -22,11 +22,9 @@ from rmq_wire import fastjson
 from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.filters import ConsumerFilterData, FilterTable
 from rmq_wire.bodies.heartbeat import SubscriptionData
-from rmq_wire.java import iteration_order
+from rmq_wire.java import concurrent_order
 
 _BUCKETS: Final = concurrent_buckets(256)
-_BUCKETS_READ: Final = 16
-"""Java takes the table that its JSON reader has made, in the place of its own."""
 FILTERS_OF_TOPIC_MAX: Final = 256
 """What one slice of a save encodes; more groups with filters on one topic are not registered, and told so (27)."""
 CHARACTERS_OF_TOPIC_MAX: Final = 128 << 10
@@ -59,6 +57,7 @@ class ConsumerFilters(PersistedTable):
     """All filters of a broker."""
 
     file = "consumerFilter.json"
+    replaced = frozenset({"filterDataByTopic"})
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
         super().__init__()
@@ -136,8 +135,6 @@ class ConsumerFilters(PersistedTable):
 
     def take(self, document: dict[str, Any]) -> None:
         table = FilterTable.from_plain(document)
-        if "filterDataByTopic" in document:
-            self._rows = Rows(self._plain, buckets=_BUCKETS_READ)
         now = self._env.wall_ms
         for topic, filters in table.filter_data_by_topic.items():
             for group, said in (filters.group_filter_data if filters is not None else {}).items():
@@ -156,7 +153,7 @@ class ConsumerFilters(PersistedTable):
         yield from super().encode_slices()
 
     def _plain(self, topic: str, filters: dict[str, ConsumerFilter]) -> dict[str, Any]:
-        order = iteration_order(filters)
+        order = concurrent_order(filters)
         return {"groupFilterData": {group: self._plain_filter(filters[group]) for group in order}, "topic": topic}
 
     def _plain_filter(self, one: ConsumerFilter) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class ConsumerOffsets(PersistedTable):
     """
 
     file = "consumerOffset.json"
+    replaced = frozenset({"offsetTable"})
 
     def __init__(self, config: BrokerConfig, env: Env, flushed: Callable[[], int] = lambda: 0) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class ConsumerOffsets(PersistedTable):
         self._safe = SafeProgress(flushed)
         self._pulled: Rows[dict[int, int]] = Rows(_by_queue, buckets=buckets)
         self._resets: dict[str, dict[int, int]] = {}
-        self._topics_of: Rows[dict[str, None]] = Rows(self._in_javas_order, buckets=GROUP_MAP_BUCKETS)
+        self._topics_of: Rows[dict[str, None]] = Rows(self._in_javas_order, buckets=GROUP_MAP_BUCKETS, concurrent=False)
         self._groups_of: dict[str, dict[str, None]] = {}
         self._pulled_topics_of: dict[str, dict[str, None]] = {}
         self._pulled_groups_of: dict[str, dict[str, None]] = {}
@@ -256,11 +257,7 @@ class ConsumerOffsets(PersistedTable):
                 most = queue_bounds(topic, queue_id)[1] - is_of_last
                 if offset > most:
                     self._env.log.warning(
-                        "progress of %s in queue %d is %d, beyond the queue's end: set to %d",
-                        key,
-                        queue_id,
-                        offset,
-                        most,
+                        "progress of %s in queue %d is %d, beyond the queue's end: set to %d", key, queue_id, offset, most
                     )
                     row[queue_id] = most
                     self._offsets.touch(key)
@@ -299,6 +296,7 @@ class ConsumerOffsets(PersistedTable):
         for key, row in read.offset_table.items():
             self._offsets.put(key, row)
             self._queues += len(row)
+        for key in self._offsets.order:  # as Java finds them when it makes its map of groups
             self._link(*key.partition(SEPARATOR)[::2])
         self.data_version.assign(read.data_version)
         self.unknown = leftover(document, ("dataVersion", "groupTopicMap", "offsetTable", "pullOffsetTable"))

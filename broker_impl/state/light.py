@@ -56,6 +56,7 @@ class LightConsumerOffsets(ConsumerOffsets):
     """Light groups have one number per `topic@group`, whatever the queue id."""
 
     file = "lmqConsumerOffset.json"
+    replaced = ConsumerOffsets.replaced | {LIGHT_TABLE}
 
     def __init__(self, config: BrokerConfig, env: Env, flushed: Callable[[], int] = lambda: 0) -> None:
         super().__init__(config, env, flushed)

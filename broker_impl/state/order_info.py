@@ -58,6 +58,7 @@ class OrderInfos(PersistedTable):
     """
 
     file = "consumerOrderInfo.json"
+    replaced = frozenset({"table"})
 
     def __init__(self, env: Env, read_queues: Callable[[str], int | None], has_group: Callable[[str], bool]) -> None:
         super().__init__()

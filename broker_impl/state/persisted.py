@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from broker_impl.engine.answers import Pause, Refusal
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.state.java_order import JavaOrder, Portion
+from broker_impl.state.java_order import BUCKETS, JavaOrder, Portion
 from rmq_net.log import Log, plain_text
 from rmq_store.advice import repair_command
 from rmq_store.disk.config_files import load_config, persist_config
@@ -48,10 +48,10 @@ def concurrent_buckets(capacity: int) -> int:
 class Rows(Generic[Row]):
     """The rows of one member of the document, each with its encoded text; `plain` gives the JSON value of a row."""
 
-    def __init__(self, plain: Callable[[str, Row], Any], *, buckets: int) -> None:
+    def __init__(self, plain: Callable[[str, Row], Any], *, buckets: int = BUCKETS, concurrent: bool = True) -> None:
         self._plain = plain
         self.rows: dict[str, Row] = {}
-        self.order = JavaOrder(buckets)
+        self.order = JavaOrder(buckets, concurrent=concurrent)
         self._fragments: dict[str, bytes] = {}
         self._stale: set[str] = set()
         self._snapshots: WeakSet[_Snapshot] = WeakSet()
@@ -84,6 +84,12 @@ class Rows(Generic[Row]):
         self._keep(key)
         self._fragments.pop(key, None)
         return self.rows.pop(key)
+
+    def read_anew(self) -> None:
+        """The rows to come are the first of a new map."""
+        self.order = JavaOrder()
+        for key in self.rows:
+            self.order.add(key)
 
     @property
     def stale(self) -> int:
@@ -151,6 +157,8 @@ class PersistedTable:
 
     file: ClassVar[str]
     """Name below `config/`."""
+    replaced: ClassVar[frozenset[str]] = frozenset()
+    """Members in whose place Java puts the map that its JSON reader has made, where it copies rows to others."""
     written_at_stop: ClassVar[bool] = True
     """At a clean stop, also when nothing changed; else only what was changed is ever written, as Java has it with some files."""
 
@@ -242,6 +250,8 @@ class PersistedTable:
         if not isinstance(document, dict):
             raise BadBody(f"{self.file}: a {type(document).__name__} where an object should be")
         self._check_own(document)
+        for name in document.keys() & self.replaced:
+            self.members()[name].read_anew()
         self.take(document)
 
     def _check_own(self, document: dict[str, Any]) -> None:

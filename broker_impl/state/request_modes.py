@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
 from broker_impl.state.versioned_table import check_room
 from rmq_wire.bodies.assignment import MessageRequestModeTable, SetMessageRequestModeRequest
-from rmq_wire.java import iteration_order
+from rmq_wire.java import concurrent_order
 
 GROUPS_OF_TOPIC_MAX: Final = 1_024
 """Groups with a setting for one topic: each change of them copies the row.  Java has no limit."""
@@ -29,7 +29,7 @@ class RequestModes(PersistedTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: Rows[Modes] = Rows(_plain, buckets=concurrent_buckets(16))
+        self._rows: Rows[Modes] = Rows(_plain)
         self.topics_max = sys.maxsize
 
     @property
@@ -66,4 +66,4 @@ class RequestModes(PersistedTable):
 
 
 def _plain(_topic: str, modes: Modes) -> dict[str, Any]:
-    return {group: modes[group].plain() for group in iteration_order(modes)}
+    return {group: modes[group].plain() for group in concurrent_order(modes)}

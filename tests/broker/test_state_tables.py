@@ -348,7 +348,9 @@ def test_progress_in_any_order_of_events_reads_back(steps: list[tuple[str, str, 
         assert {group: set(found.topics_of(group)) for group, _ in model} == {
             group: {topic for other, topic in model if other == group} for group, _ in model
         }
-    assert again.encode() == table.encode().partition(b'\t"pullOffsetTable"')[0] + b'\t"pullOffsetTable":{}\n}'
+    copy = offsets()
+    copy.take(fastjson.loads(table.encode()))
+    assert copy.encode() == table.encode().partition(b'\t"pullOffsetTable"')[0] + b'\t"pullOffsetTable":{}\n}'
 
 
 # -- attributes
@@ -430,7 +432,7 @@ def test_a_table_reads_what_it_wrote(make: Any) -> None:
 def test_a_file_of_the_real_broker_is_read_and_written_byte_for_byte(make: Any) -> None:
     table = make()
     text = (GOLDEN / table.file).read_bytes()
-    table.load(text)
+    table.take(fastjson.loads(text))  # a load has some rows stand otherwise: as in what that broker would write after a start
     assert table.encode() == text
 
 

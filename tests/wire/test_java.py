@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_wire.java import double_text, hash_suffix, iteration_order, permutation, string_hash, table_size
+from rmq_wire.java import concurrent_order, double_text, hash_suffix, iteration_order, permutation, string_hash, table_size
 from tests.support.given import GOLDEN, TEXT
 from tests.support.lines import lines_of
 
@@ -63,6 +63,50 @@ ONE_BUCKET = [f"{a}{b}{c}" for a in ("Aa", "BB") for b in ("Aa", "BB", "C#") for
 @given(st.lists(TEXT | st.sampled_from(ONE_BUCKET), unique=True, max_size=120), st.sampled_from([1, 8, 16, 32, 64, 128]))
 def test_orders_are_those_of_a_table_that_grows_name_by_name(names: list[str], buckets: int) -> None:
     assert iteration_order(names, buckets) == slow_order(names, buckets)
+
+
+WALKED = (
+    (9, 5, 7, 2, 0, 1, 4, 8, 6, 3, 10),
+    (9, 11, 4, 8, 6, 3, 7, 5, 2, 1, 0, 10),
+    (9, 11, 16, 18, 3, 15, 13, 17, 22, 4, 8, 6, 19, 21, 7, 5, 2, 20, 23, 1, 0, 12, 10, 14),
+)
+"""The first of these names as a JVM walked its `new ConcurrentHashMap<>()` of them."""
+
+
+@pytest.mark.parametrize("walked", WALKED, ids=len)
+def test_concurrent_orders_of_a_jvm(walked: tuple[int, ...]) -> None:
+    names = [f"T{number * number * 43 % 1009}@g{number % 7}" for number in range(len(walked))]
+    assert concurrent_order(names) == [names[at] for at in walked]
+
+
+def slow_concurrent_order(names: list[str], buckets: int) -> list[str]:
+    """A `ConcurrentHashMap` name by name, that moves them chain by chain, name by name, when it has grown."""
+    chains: list[list[str]] = [[] for _ in range(buckets)]
+
+    def place(name: str) -> int:
+        value = slow_hash(name) & 0xFFFFFFFF
+        return (value ^ value >> 16) % len(chains)
+
+    for count, name in enumerate(names, 1):
+        chains[place(name)].append(name)
+        if count == len(chains) * 3 // 4:
+            stood, chains = chains, [[] for _ in range(2 * len(chains))]
+            for chain in stood:
+                if len(chain) > 8:  # a tree
+                    for one in chain:
+                        chains[place(one)].append(one)
+                    continue
+                left = list(chain)
+                while left and place(left[-1]) == place(chain[-1]):
+                    chains[place(left[-1])].insert(0, left.pop())
+                for one in left:
+                    chains[place(one)].insert(0, one)
+    return [name for chain in chains for name in chain]
+
+
+@given(st.lists(TEXT | st.sampled_from(ONE_BUCKET), unique=True, max_size=120), st.sampled_from([8, 16, 32, 64, 128]))
+def test_concurrent_orders_are_those_of_a_table_that_grows_name_by_name(names: list[str], buckets: int) -> None:
+    assert concurrent_order(names, buckets) == slow_concurrent_order(names, buckets)
 
 
 def test_ordering_names_takes_work_in_proportion_to_their_number() -> None:
