@@ -93,7 +93,7 @@ def test_ctrl_c_at_a_question_ends_it_without_a_word(shell: Shell) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 terminal.process.wait(1)
                 break
-        assert terminal.end() == 130
+        assert terminal.end() in (130, -signal.SIGINT)  # a second one may meet it at its end: both are 130 to a shell
     assert terminal.written.decode().replace("^C", "").rstrip() == question.rstrip()
     assert "asked" in shell.good("topic", "list")
 

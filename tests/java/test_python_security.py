@@ -37,7 +37,7 @@ PLAIN_ACL = f"""accounts:
 """Of 4.x, in the broker's home; it wants `conf/acl` to be there, too."""
 
 
-@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
+@pytest.fixture(scope="module", params=["5.5.0", pytest.param("4.9.7", marks=pytest.mark.nightly)])
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server whose broker takes only what is signed."""
     java()

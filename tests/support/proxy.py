@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from conformance.subjects.jars import COPY, maven_environment
+from conformance.subjects.jars import COPY, maven_environment, shared_classes
 from conformance.subjects.java import OPENED, JavaServer, java_command, rocketmq_home
 from tests.support.java import HERE, REFERENCE, SMALL, classpath, compiled, java, missing
 
@@ -51,7 +51,8 @@ class JavaProxy(JavaServer):
         config.write_text(json.dumps(settings))
         flags = [*self.jvm, *OPENED, f"-Duser.home={self.directory}", f"-Drmq.logback.configurationFile={self.logging}"]
         arguments = ["-pc", str(config), "-n", self.namesrv, "-pm", "cluster"]
-        return [java_command(self.java), *flags, "-cp", self.classpath(), self.main_class, *arguments]
+        java = java_command(self.java)
+        return [java, *shared_classes(self.version, java), *flags, "-cp", self.classpath(), self.main_class, *arguments]
 
     def environment(self) -> Mapping[str, str]:
         return rocketmq_home(self.directory)
