@@ -331,7 +331,7 @@ def test_groups_that_came_and_went_leave_nothing(harness: Harness) -> None:
     for number in range(3):
         heartbeat(client, group=f"G{number}", expression="a > 1", **SQL)
     client.close()
-    harness.driver.advance(harness.node.config.filter_data_clean_time_span + 60_000)
+    harness.env.advance(harness.node.config.filter_data_clean_time_span + 60_000)
     filters.sweep()
     assert len(filters) == 0
     assert not filters._topics_of, "one table for each name that anybody ever used"

@@ -136,8 +136,8 @@ DAY_MS = 24 * 3_600_000
 
 
 def with_puts(root: Path) -> tuple[Harness, Stats]:
-    """A broker with a thousand messages of today."""
-    harness = Harness(root)
+    """A broker with a thousand messages of today, that does little each second: days pass."""
+    harness = Harness(root, reviveInterval="60000", timerWheelEnable="false")
     harness.topic("T")
     stats: Stats = harness.capability(GetBrokerRuntimeInfo.code)._stats
     stats.add_put("T", 0, 1_000, 1_000)
