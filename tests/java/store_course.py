@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.java.store_config import Configuration, check_checkpoint
 from tests.support.java import REFERENCE
 from tests.support.message_mix import Mix, first_configuration, now_ms
-from tests.support.reference import JavaBroker
+from tests.support.reference import ENDS_AT_ONCE, JavaBroker
 from tests.support.store_differ import by_age, first_difference, read_files
 from tests.support.store_questions import Answers, ask_everything
 from tests.support.store_rewrite import store_settings
@@ -29,11 +29,11 @@ DELAYS_MS = (1000, 2000)
 HEAP = "160m"
 BEHAVIOUR = {
     "transactionTimeOut": "3600000",
-    "transactionOpBatchInterval": "200",
     "commitLogRecoverMaxNum": "1000000",
+    **ENDS_AT_ONCE,
 }
-"""No half message is checked, ends of transactions are written soon; when Java makes queues anew it looks back to the first file
-(it would look back ten files)."""
+"""No half message is checked, ends of transactions are written down at once; when Java makes queues anew it looks back to the
+first file (it would look back ten files)."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tests.support.courses import Place, plays
 from tests.support.java import REFERENCE, library
 from tests.support.message_mix import make_topic, now_ms
 from tests.support.process import until
-from tests.support.reference import JavaBroker
+from tests.support.reference import ENDS_AT_ONCE, JavaBroker
 from tests.support.requests import pairs, props, pull, send, units
 from tests.support.subject import SUBJECTS, OurBroker, OurNameServer, Subject, start_subject
 from tests.support.talk import Talk
@@ -40,7 +40,7 @@ BRISK = {
     "transactionTimeOut": "500",
     "transactionCheckInterval": "700",
     "transactionCheckMax": str(CHECKS_MAX),
-    "transactionOpBatchInterval": "100",
+    **ENDS_AT_ONCE,
 }
 ENDLESS = BRISK | {"transactionCheckMax": "1000000"}
 """Who is asked about something has all the time that a busy machine takes to answer: it is not given up meanwhile."""

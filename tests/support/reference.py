@@ -10,10 +10,10 @@ from __future__ import annotations
 from conformance.subjects import jars
 from conformance.subjects.java import DISK
 from conformance.subjects.own import registered
-from conformance.subjects.properties import PATIENT, QUIET, SMALL_STORE
+from conformance.subjects.properties import ENDS_AT_ONCE, PATIENT, QUIET, SMALL_STORE
 from tests.support.java import classpath
 
-__all__ = ["DISK", "PATIENT", "QUIET", "SMALL_STORE", "JavaBroker", "JavaNameServer", "registered"]
+__all__ = ["DISK", "ENDS_AT_ONCE", "PATIENT", "QUIET", "SMALL_STORE", "JavaBroker", "JavaNameServer", "registered"]
 
 
 class JavaNameServer(jars.JavaNameServer):
