@@ -32,7 +32,7 @@ from rmq_wire.message import StoredMessage
 from tests.support.courses import Place, plays
 from tests.support.java import REFERENCE, library
 from tests.support.process import until
-from tests.support.reference import JavaBroker
+from tests.support.reference import QUIET, JavaBroker
 from tests.support.requests import pairs, props, pull, send, units
 from tests.support.store_rig import open_store
 from tests.support.talk import Talk
@@ -42,9 +42,7 @@ pytestmark = pytest.mark.java
 TOPIC = "Timed"
 WINDOW_SLOTS = 12
 """So far ahead reaches one step: what waits longer rolls."""
-PROPERTIES = {"recallMessageEnable": "true", "timerRollWindowSlot": str(WINDOW_SLOTS)}
-SOON = {"timerFlushIntervalMs": "1000"}
-"""A Java broker that is stopped writes its check file anyhow, and does without: it compares all of its wheel each time."""
+PROPERTIES = {"recallMessageEnable": "true", "timerRollWindowSlot": str(WINDOW_SLOTS), "timerFlushIntervalMs": "1000"}
 LATE_MS = 300_000
 """Later than due by a stop and a start."""
 
@@ -73,15 +71,14 @@ def now_ms() -> int:
 class Course:
     """One directory, two brokers by turns."""
 
-    def __init__(self, place: Place, names: str, java_ends: End) -> None:
+    def __init__(self, place: Place, names: str) -> None:
         library(REFERENCE)
         self.store = place.directory / "store"
-        properties = PROPERTIES if java_ends is End.STOP else PROPERTIES | SOON
-        self.java = JavaBroker(place.directory / "java", names, name="broker-timers", store=self.store, properties=properties)
+        self.java = JavaBroker(place.directory / "java", names, name="broker-timers", store=self.store, properties=PROPERTIES)
         self.ours = OurBroker(
             place.directory / "ours", names, name="broker-timers", port=self.java.port, store=self.store, properties=PROPERTIES
         )
-        self.ours.properties = self.java.properties | SOON
+        self.ours.properties = dict(self.java.properties)
         self.due: dict[str, int] = {}
         self.handles: dict[str, str] = {}
         self.recalled: set[str] = set()
@@ -160,7 +157,7 @@ class End(enum.Enum):
 def course(place: Place, java_ends: End) -> Played:
     """Java, ours until it is killed, Java; each takes messages that the next delivers."""
     with OurNameServer(place.directory / "namesrv") as names:
-        played = Course(place, names.address, java_ends)
+        played = Course(place, names.address)
         try:
             first = place.directory / "first"
             _java_begins(played, java_ends)
@@ -173,6 +170,7 @@ def course(place: Place, java_ends: End) -> Played:
             played.recall(f"{9:032X}")
             ours = len(played.messages())
             played.ours.kill()
+            played.java.properties |= QUIET  # its files are not looked at any more
             played.java.start()
             played.wait_for(played.expected())
             return Played(played.expected(), played.messages(), ours, first)
