@@ -65,8 +65,14 @@ def main() -> None:
         print(f"clustering: {parts} messages, progress at the broker: {offsets}")
         if len(sys.argv) > 1:
             table, key = Path(sys.argv[1], "config", "consumerOffset.json"), f"{topic}@{shared}"
-            wait_for("the broker has written it all", lambda: sum(_written(table, key).values()) == COUNT)
-            print(f"  {table.name}: {key} {_written(table, key)}")
+            row: dict[str, int] = {}
+
+            def is_written() -> bool:
+                row.update(_written(table, key))
+                return sum(row.values()) == COUNT
+
+            wait_for("the broker has written it all", is_written)
+            print(f"  {table.name}: {key} {row}")
 
 
 def _written(table: Path, key: str) -> dict[str, int]:

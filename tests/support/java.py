@@ -87,7 +87,7 @@ def classpath(version: str) -> str:
 def programs() -> Path:
     """Our Java programs (the Maven project `tests/java`): compiled once, against 4.9.8, and good for every version."""
     sources = sorted((HERE / "src").rglob("*.java"))
-    return _compiled("classes", [HERE / "pom.xml", *sources], _with_maven)
+    return _compiled("classes", [HERE / "pom.xml", *sources], "", _with_maven)
 
 
 def judge(program: str, *words: str, version: str = REFERENCE) -> list[str]:
@@ -108,11 +108,11 @@ def compiled(name: str, sources: Sequence[Path], classpath: str) -> Path:
         command = [*javac(), "-cp", classpath, "-d", str(classes), *map(str, sources)]
         _run_compiler(name, command)
 
-    return _compiled(name, sources, with_javac)
+    return _compiled(name, sources, classpath, with_javac)
 
 
-def _compiled(name: str, sources: Sequence[Path], compile: Callable[[Path], None]) -> Path:
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+def _compiled(name: str, sources: Sequence[Path], classpath: str, compile: Callable[[Path], None]) -> Path:
+    digest = hashlib.sha256(b"\0".join([classpath.encode(), *(path.read_bytes() for path in sources)])).hexdigest()
     target = HERE / "target"
     stamp = target / name / ".compiled"
     target.mkdir(exist_ok=True)
