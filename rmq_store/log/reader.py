@@ -1,7 +1,7 @@
 """Reading the commit log: views of read-only maps, and the question whether the bytes under a view are in memory.
 
 A view of a page that is not in memory stops the whole loop when it is touched.  What this process wrote within the hot window is
-taken to be there; of everything else, blocks of 256 KiB are asked for by a read that may not wait, and remembered for some
+taken to be there; of everything else, the kernel is asked for blocks of 256 KiB, and what it says is remembered for some
 seconds.  A block that is not there raises `Cold`, whose job reads it (and what follows it) in another thread.
 
 A view keeps its map alive, also after the file was unlinked; a map is never shortened under it.
@@ -9,7 +9,7 @@ A view keeps its map alive, also after the file was unlinked; a map is never sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rmq_store.errors import Cold
@@ -23,6 +23,8 @@ from rmq_wire.message import MAGIC_V1, MAGIC_V2, StoredMessage, read_unit
 BLOCK_BYTES: Final = 256 * 1024
 READ_AHEAD_BLOCKS: Final = 4
 """Blocks that one cold read brings in."""
+UNITS_A_QUESTION: Final = 16
+"""For fewer of many units one is not asked for another block: the answer takes as long as to look at some hundred."""
 UNIT_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 _FIXED_V4: Final = FIXED[0]
 _HOST_BITS: Final = BORN_V6 | STORE_V6
@@ -193,6 +195,30 @@ class LogReader:
         for block in self._blocks(at, end):
             if block not in self._resident:
                 self._ask(block)
+
+    def sure_units(self, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
+        """Of these units, ascending and all of one file, the first from `begin` on that is not in memory; `end`, if all are.
+
+        It may be an earlier one, where that takes more questions than it is worth.  Raises Cold when the first one is not there.
+        """
+        last = end - 1
+        if self._resident.issuperset(self._blocks(positions[begin], positions[last] + sizes[last])):
+            return end
+        known, sure_end = len(self._resident), 0
+        for unit in range(begin, end):
+            at = positions[unit]
+            unit_end = at + sizes[unit]
+            if unit_end > sure_end:
+                if (len(self._resident) - known) * UNITS_A_QUESTION > unit - begin:
+                    return unit
+                try:
+                    self.make_sure(at, unit_end)
+                except Cold:
+                    if unit == begin:
+                        raise
+                    return unit
+                sure_end = self._blocks(at, unit_end)[-1] + BLOCK_BYTES
+        return end
 
     def is_hot(self, at: int, end: int) -> bool:
         """These bytes, all of one file, are known to be in memory, and everything between them."""

@@ -107,7 +107,7 @@ class QueueReader:
                 self._said_units = UNITS_MAX if found is None else REMEMBERED_UNITS
                 if found is None and len(said) == REMEMBERED_UNITS < units:
                     said += self.columns.say(queue, offset + REMEMBERED_UNITS, units - REMEMBERED_UNITS, verdicts)
-                if (found := found or self._selected(queue, asked, matches, units, said)) is not None:
+                if (found := found or self._selected(queue, asked, matches, units, said, remembers=bool(verdicts))) is not None:
                     return found
             return self._one_by_one(queue, asked, queue.max_offset)
         except FileNotFoundError as gone:
@@ -211,17 +211,20 @@ class QueueReader:
             return None
         return self._found(queue, offset + passed, chunks, count_max, size)
 
-    def _selected(self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter, units: int, said: bytes) -> Read | None:
+    def _selected(
+        self, queue: ConsumeQueue, asked: Asked, matches: UnitFilter, units: int, said: bytes, *, remembers: bool
+    ) -> Read | None:
         """What a filter selects of so many units when nothing else can stand in the way, else None. Raises Cold.
 
-        `said`: what is known of the first of them.
+        `said`: what is known of the first of them.  `remembers`: what is met in those behind them will be of use.
         """
         limits, left = self._limits, min(units, queue.units_to_file_end(asked.offset))
         bytes_max, count_max = min(limits.memory[0], asked.max_bytes), min(limits.memory[1], asked.max_count)
-        selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max)
+        selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max, remembers=remembers)
         written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
         evaluated_max, may_ask = -1, matches.rows_max
-        offset, count = asked.offset, min(PIECE_UNITS, may_ask)
+        piece_units = PIECE_UNITS_MAX if remembers else PIECE_UNITS
+        offset, count = asked.offset, min(piece_units, may_ask)
         said = said[:left]
         for _ in range(PIECES_MAX):
             if known := _known(said):
@@ -237,7 +240,7 @@ class QueueReader:
                         break
                     floor = QUEUE_UNIT.unpack_from(data, (known - 1) * UNIT_BYTES)[0] + 1
                     said = said[known:]
-                    count = min(PIECE_UNITS, may_ask)
+                    count = min(piece_units, may_ask)
             if evaluated_max < 0:
                 evaluated_max = asked.evaluated_max()
             count = min(count, left)

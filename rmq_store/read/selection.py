@@ -13,9 +13,10 @@ from typing import Final
 
 from rmq_store.disk.disk import Buffer
 from rmq_store.layouts import QUEUE_UNITS
-from rmq_store.log.reader import BLOCK_BYTES, LogReader
+from rmq_store.log.reader import LogReader
 from rmq_store.queues.consume_queue import UNIT_BYTES
 from rmq_store.read.asked import NumbersMet, UnitFilter
+from rmq_wire.errors import BadRecord
 from rmq_wire.property_values import WANTED
 
 SPARE_UNITS: Final = 8
@@ -25,9 +26,14 @@ _SIZE_AT: Final = QUEUE_UNITS.at["size"]
 
 
 class Selection:
-    """What one pull has.  `found`: (position, size).  `size`: of all of them.  `is_full`: there is no room for one more."""
+    """What one pull has.  `found`: (position, size).  `size`: of all of them.  `is_full`: there is no room for one more.
 
-    def __init__(self, reader: LogReader, file_bytes: int, matches: UnitFilter, bytes_max: int, count_max: int) -> None:
+    `remembers`: what is met in units behind a full pull is of use to the next one.
+    """
+
+    def __init__(
+        self, reader: LogReader, file_bytes: int, matches: UnitFilter, bytes_max: int, count_max: int, *, remembers: bool
+    ) -> None:
         self.found: list[tuple[int, int]] = []
         self.size = 0
         self.is_full = False
@@ -39,13 +45,14 @@ class Selection:
         self._reader = reader
         self._file_bytes = file_bytes
         self._matches = matches
+        self._remembers = remembers
         self._bytes_max = bytes_max
         self._count_max = max(count_max, 1)
 
     def add(self, positions: Sequence[int], sizes: Sequence[int], biggest: int) -> int | None:
         """Look at these units, ascending, of which none is larger than `biggest`; the next are those behind them.
 
-        Returns how many were looked at: all, unless it is full now.  None: one does not lie in one file.  Raises Cold,
+        Returns how many were passed: all, unless it is full now.  None: one does not lie in one file.  Raises Cold,
         FileNotFoundError.
         """
         reader, count, begin = self._reader, len(positions), 0
@@ -58,7 +65,7 @@ class Selection:
             if begin == end or (positions[end - 1] + biggest > file_end and _end_of(positions, sizes, begin, end) > file_end):
                 return None
             if at < reader.hot_from:
-                end = self._sure(positions, sizes, begin, end)
+                end = reader.sure_units(positions, sizes, begin, end)
             begin = self._look(log, base, positions, sizes, begin, end, biggest)
         self._looked += begin
         return begin
@@ -121,21 +128,10 @@ class Selection:
             return [log[at : at + size] for at, size in found]
         return [log[at - base : at - base + size] for at, size in found]
 
-    def _sure(self, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int) -> int:
-        """As many of these units, all of one file, as lie in the block with the first one, which is in memory then."""
-        at = positions[begin]
-        within = (at + sizes[begin] - 1) % self._file_bytes
-        sure_end = at + sizes[begin] - 1 - within % BLOCK_BYTES + BLOCK_BYTES
-        self._reader.make_sure(at, at + sizes[begin])
-        sure = begin + 1
-        while sure < end and positions[sure] + sizes[sure] <= sure_end:
-            sure += 1
-        return sure
-
     def _look(
         self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int], begin: int, end: int, biggest: int
     ) -> int:
-        """Returns the first unit that was not looked at."""
+        """Returns the first unit that was not passed.  Where what is met is remembered, those behind it were looked at, too."""
         found, count_max, bytes_max = self.found, self._count_max, self._bytes_max
         while True:
             count, stop, most = len(found), end, count_max
@@ -143,17 +139,30 @@ class Selection:
                 most = count + 1
                 if found:
                     stop = next((at for at in range(begin, end) if self.size + sizes[at] > bytes_max), end)
-            met = self._matches.add_wanted(log, base, positions[begin:stop], sizes[begin:stop], found, most)
-            self.size += sum(size for _, size in found[count:])
-            end_of_look = stop if len(found) < most else bisect_right(positions, found[-1][0])
-            self._note(met, end_of_look - begin)
-            begin = end_of_look
+            units = positions[begin:stop], sizes[begin:stop]
+            met = self._ahead(log, base, *units) if self._remembers and most == count_max else None
+            if met is None:
+                met = self._matches.add_wanted(log, base, *units, found, most)
+            del found[most:]
+            self.size += sum([size for _, size in found[count:]])
+            passed = stop if len(found) < most else bisect_right(positions, found[-1][0])
+            self._note(met, passed - begin)
+            begin = passed
             self.is_full = len(found) >= count_max or begin == stop < end
             if self.is_full or begin == end:
                 return begin
 
+    def _ahead(self, log: memoryview, base: int, positions: Sequence[int], sizes: Sequence[int]) -> Sequence[NumbersMet] | None:
+        """Look at all of these units, also when it is full before.  None, and nothing is taken, when one cannot be read."""
+        count = len(self.found)
+        try:
+            return self._matches.add_wanted(log, base, positions, sizes, self.found, count + len(sizes) + 1)
+        except BadRecord:
+            del self.found[count:]
+            return None
+
     def take_met(self) -> tuple[int, list[NumbersMet]]:
-        """(number of units, what was met in them); the next units are another run."""
+        """(number of units passed, what was met in them and in those looked at ahead); the next units are another run."""
         taken = self._met_units, self.met
         self._met_units, self.met = 0, []
         return taken

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_store.errors import Cold
+from rmq_store.log import reader as log_reader
 from rmq_store.log.draft import Draft
+from rmq_store.log.reader import BLOCK_BYTES
 from rmq_store.read import entries
 from rmq_store.read.asked import UnitFilter
 from rmq_store.results import Boundary, GetStatus, Read
@@ -260,6 +262,58 @@ def test_a_queue_between_others_is_read_the_same_whatever_is_known_of_the_blocks
     disk.cold = {log_file}
     with pytest.raises(Cold):
         rig.store.read_queue("TopicA", 0, 0, 32, 1 << 24)
+
+
+@given(cold=st.sets(st.integers(0, 11)), units=st.sets(st.integers(0, 11), min_size=1), again=st.booleans())
+def test_units_are_in_memory_up_to_the_first_that_is_not(cold: set[int], units: set[int], again: bool) -> None:
+    """Whatever lies between them; a block is asked for once."""
+    rig = Rig(MemoryDisk(), small(mapped_file_size_commit_log=4 << 20, max_message_size=1 << 20))
+    placed = rig.put(*[draft(number, body_bytes=200_000) for number in range(12)])
+    rig.reopen()
+    reader = rig.store._reader
+    positions = [placed[number].physical_offset for number in sorted(units)]
+    sizes = [placed[number].end_offset - placed[number].physical_offset for number in sorted(units)]
+    asked: list[int] = []
+
+    def ask(block: int) -> None:
+        asked.append(block)
+        if block // BLOCK_BYTES in cold:
+            raise Cold(lambda: None, "cold")
+        reader._resident.add(block)
+
+    lacking = [
+        number
+        for number, (at, size) in enumerate(zip(positions, sizes, strict=True))
+        if cold.intersection(range(at // BLOCK_BYTES, (at + size - 1) // BLOCK_BYTES + 1))
+    ]
+    with mock.patch.object(reader, "_ask", ask), mock.patch.object(log_reader, "UNITS_A_QUESTION", 0):
+        for _ in range(1 + again):
+            asked.clear()
+            if lacking[:1] == [0]:
+                with pytest.raises(Cold):
+                    reader.sure_units(positions, sizes, 0, len(sizes))
+            else:
+                end = min(lacking, default=len(sizes))
+                assert reader.sure_units(positions, sizes, 0, len(sizes)) == end
+                assert end == len(sizes) or reader.sure_units(positions, sizes, 0, end) == end
+            assert sorted(set(asked)) == asked
+
+
+@pytest.mark.parametrize("body_bytes", [14_000, 17_000, 200_000])
+def test_few_blocks_are_asked_for_few_units(body_bytes: int) -> None:
+    """One of which at least 16 units are in memory leads to another."""
+    rig = Rig(MemoryDisk(), small(mapped_file_size_commit_log=16 << 20, max_message_size=1 << 20))
+    placed = rig.put(*[draft(number, body_bytes=body_bytes) for number in range(60)])
+    rig.reopen()
+    reader = rig.store._reader
+    places = [(one.physical_offset, one.end_offset - one.physical_offset) for one in placed]
+    positions, sizes = zip(*places, strict=True)
+    reached = reader.sure_units(positions, sizes, 0, 60)
+    assert len(reader._resident) == (1 + reached // 16 if body_bytes < 200_000 else 1)
+    assert (reached == 60) is (body_bytes < 16_384)
+    while reached < 60:
+        before, reached = reached, reader.sure_units(positions, sizes, reached, 60)
+        assert reached > before
 
 
 def test_what_was_just_written_is_not_asked_for() -> None:

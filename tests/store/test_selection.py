@@ -19,6 +19,7 @@ from rmq_store.read.pull import PIECES_MAX
 from rmq_store.results import GetStatus, Read
 from rmq_wire import property_values
 from rmq_wire.errors import BadRecord
+from rmq_wire.layout.message import FIXED
 from rmq_wire.message import stored_properties
 from rmq_wire.properties import mark_of
 from rmq_wire.property_values import LOOK, WANTED, SeenValues, seen_values
@@ -283,13 +284,47 @@ def test_what_others_looked_at_is_not_looked_at_again() -> None:
         assert answer(rig, first, *whole)[:2] == (GetStatus.FOUND, 400)
         assert first.shown == shown
     # Of what the second one needs the first one asked for either property, seldom for both.
-    for text, most in (("p > 3", 0), ("p = 7 AND q = 'b'", 64)):
+    for text, most in (("p > 3", 0), ("p = 7 AND q = 'b'", 80)):
         other = Counted(text)
         answer(rig, other, 300, 500, 1 << 20)  # now it has met all values
         for most_shown in (most, 0):
             other.shown = 0
             assert answer(rig, other, *whole) == answer(rig, Each(text), *whole)
             assert other.shown <= most_shown, text
+
+
+def test_what_lies_behind_a_full_pull_is_looked_at_once() -> None:
+    """The next pulls find it remembered.  Of a filter of which nothing can be remembered each pull is shown what it may need."""
+    rig = Rig(settings=small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))
+    put(rig, [number // 50 % 2 for number in range(300)], [40] * 300)
+    for text, once in (("n = 1", True), ("n = 1 AND (n > 0 OR TAGS = 'B')", False)):
+        matches, each, offset = Counted(text), Each(text), 0
+        while offset < 300:
+            asked = (offset, 10, 1 << 20)
+            found = answer(rig, matches, *asked)
+            assert found == answer(rig, each, *asked)
+            offset = found[1]
+        assert (matches.shown == 300) is once, text
+
+
+@pytest.mark.parametrize("broken", [5, 40])
+def test_one_that_cannot_be_read_hurts_only_those_who_reach_it(broken: int) -> None:
+    """Behind a full pull it is looked at, too."""
+    disk = MemoryDisk()
+    rig = Rig(disk, small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))
+    put(rig, [1] * 100, [40] * 100)
+    at, _ = units_at(rig, broken)
+    rig.store._log.segments.file(0).write_at(at + FIXED[0].at["body_size"], b"\x7f" * 4)
+    matches = Many("n = 1")
+    for offset in (0, 0, 10, 20, 30, 32):
+        asked = (offset, 8, 1 << 20)
+        assert answer(rig, matches, *asked) == answer(rig, Each("n = 1"), *asked)
+    assert answer(rig, matches, broken - 2, 8, 1 << 20)[0] is None
+
+
+def units_at(rig: Rig, number: int) -> tuple[int, int]:
+    """(position, size) of that message of the first queue."""
+    return QUEUE_UNIT.unpack(rig.store._queues.get("TopicA", 0).read(number, 1))[:2]
 
 
 def test_values_that_differ_everywhere_are_not_remembered() -> None:
