@@ -88,6 +88,11 @@ def walked(names: Sequence[str], spread: Sequence[int], buckets: int) -> list[st
     return [names[at] for at in sorted(range(len(names)), key=buckets_of.__getitem__)]
 
 
+def concurrent_buckets(capacity: int) -> int:
+    """How many buckets `new ConcurrentHashMap<>(capacity)` has."""
+    return 1 << (capacity + (capacity >> 1)).bit_length()
+
+
 def concurrent_order(names: Iterable[str], buckets: int = 16) -> list[str]:
     """`iteration_order` of a `ConcurrentHashMap` that began with so many buckets; it grows one name before a `HashMap` does."""
     listed: list[Placed] = [(at, name, spread_of(name)) for at, name in enumerate(names)]

@@ -17,12 +17,12 @@ from typing import Any, Final
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.filtering import PropertyFilter, characters_to_read, is_tag_type, property_filter
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
 from rmq_wire import fastjson
 from rmq_wire.bloom import Bloom
 from rmq_wire.bodies.filters import ConsumerFilterData, FilterTable
 from rmq_wire.bodies.heartbeat import SubscriptionData
-from rmq_wire.java import concurrent_order
+from rmq_wire.java import concurrent_buckets, concurrent_order
 
 _BUCKETS: Final = concurrent_buckets(256)
 FILTERS_OF_TOPIC_MAX: Final = 256

@@ -13,13 +13,13 @@ from typing import Any
 
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
 from broker_impl.state.safe_progress import SafeProgress
 from rmq_wire import names
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.offsets import ConsumerOffsetTable
 from rmq_wire.implied.pop import REVIVE_GROUP
-from rmq_wire.java import iteration_order
+from rmq_wire.java import concurrent_buckets, iteration_order
 
 SEPARATOR = names.GROUP_SEPARATOR
 ABSENT = -1

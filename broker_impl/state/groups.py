@@ -13,10 +13,11 @@ import msgspec
 from broker_impl.config import BrokerConfig
 from broker_impl.env import Env
 from broker_impl.state.attributes import GROUP_ATTRIBUTES, altered
-from broker_impl.state.persisted import Rows, concurrent_buckets, leftover
+from broker_impl.state.persisted import Rows, leftover
 from broker_impl.state.versioned_table import VersionedTable, check_room
 from rmq_wire import names
 from rmq_wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from rmq_wire.java import concurrent_buckets
 
 BUILTIN_GROUPS = (
     "TOOLS_CONSUMER",
@@ -43,6 +44,7 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig]):
     """Group name to `SubscriptionGroupConfig`, and group to topic to a set of forbidden bits."""
 
     file = "subscriptionGroup.json"
+    copied = frozenset({"forbiddenTable", "subscriptionGroupTable"})
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
         super().__init__(config, env)

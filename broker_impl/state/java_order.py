@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rmq_wire.java import Placed as Place
-from rmq_wire.java import regrown, spread_of
+from rmq_wire.java import concurrent_buckets, concurrent_order, regrown, spread_of
 
 BLOCK_MAX = 256
 """Keys of a block: one that comes or goes has as many references copied."""
@@ -131,6 +131,11 @@ class JavaOrder:
         if self._rest.blocks:
             self._divide()
 
+    def make_room(self, count: int) -> None:
+        """So many keys come from another map: it grows before they come (`ConcurrentHashMap.putAll`, `tryPresize`)."""
+        while concurrent_buckets(count) > self._buckets * 3 // 4:
+            self._double()
+
     def remove(self, key: str) -> None:
         """A key that goes."""
         place = self._places[spread_of(key) % PARTS].pop(key)
@@ -198,3 +203,11 @@ class JavaOrder:
             self._low.blocks += self._high.blocks
             self._low.firsts += self._high.firsts
             self._high = _Run(self._buckets)
+
+
+def as_copied(rows: Any, order: JavaOrder) -> Any:
+    """Rows of a map that Java's JSON reader has made, as that is walked; the map that gets them has room for them now."""
+    if not isinstance(rows, dict):
+        return rows
+    order.make_room(len(rows))
+    return {key: rows[key] for key in concurrent_order(rows)}

@@ -16,11 +16,12 @@ from broker_impl.env import Env
 from broker_impl.state import consumer_offsets
 from broker_impl.state.consumer_offsets import ABSENT, MAP_CAPACITY, SEPARATOR, ConsumerOffsets
 from broker_impl.state.groups import GroupTable
-from broker_impl.state.persisted import Rows, concurrent_buckets
+from broker_impl.state.persisted import Rows
 from broker_impl.state.safe_progress import SafeProgress
 from broker_impl.state.topics import TopicTable
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.java import concurrent_buckets
 from rmq_wire.names import is_lmq
 
 LIGHT_QUEUES = 1

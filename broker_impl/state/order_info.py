@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from broker_impl.env import Env
 from broker_impl.state.consumer_offsets import DROPS_PER_SLICE, SEPARATOR
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets, leftover
+from broker_impl.state.persisted import PersistedTable, Rows, leftover
 from rmq_wire.bodies.order_info import QUEUE_LEVEL, OrderInfo, OrderInfoTable
 from rmq_wire.implied.pop_order import bit_of, is_acked, offsets_of, open_until, place_of
-from rmq_wire.java import long_of, long_order
+from rmq_wire.java import concurrent_buckets, long_of, long_order
 
 ILLEGAL: Final = -1
 """Nobody was handed out this offset."""

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from broker_impl.engine.answers import Pause, Refusal
 from broker_impl.engine.slices import BYTES_PER_SLICE
-from broker_impl.state.java_order import BUCKETS, JavaOrder, Portion
+from broker_impl.state.java_order import BUCKETS, JavaOrder, Portion, as_copied
 from rmq_net.log import Log, plain_text
 from rmq_store.advice import repair_command
 from rmq_store.disk.config_files import load_config, persist_config
@@ -38,11 +38,6 @@ however many changes come in between: 10 ms.
 UNSAVED_ROWS_MAX = 4_096
 """Rows that a failed write takes back, 4 µs each, at once: who came in between would change what is about to be undone."""
 BUSY = "[TABLESBUSY]too many changes wait for the disk, try again"
-
-
-def concurrent_buckets(capacity: int) -> int:
-    """How many buckets `new ConcurrentHashMap<>(capacity)` has."""
-    return 1 << (capacity + (capacity >> 1)).bit_length()
 
 
 class Rows(Generic[Row]):
@@ -159,6 +154,8 @@ class PersistedTable:
     """Name below `config/`."""
     replaced: ClassVar[frozenset[str]] = frozenset()
     """Members in whose place Java puts the map that its JSON reader has made, where it copies rows to others."""
+    copied: ClassVar[frozenset[str]] = frozenset()
+    """Members of which Java copies the rows to its own map, from the one that its JSON reader has made."""
     written_at_stop: ClassVar[bool] = True
     """At a clean stop, also when nothing changed; else only what was changed is ever written, as Java has it with some files."""
 
@@ -252,6 +249,8 @@ class PersistedTable:
         self._check_own(document)
         for name in document.keys() & self.replaced:
             self.members()[name].read_anew()
+        for name in document.keys() & self.copied:
+            document[name] = as_copied(document[name], self.members()[name].order)
         self.take(document)
 
     def _check_own(self, document: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ class TopicTable(VersionedTable[TopicConfig]):
     """Topic name to `TopicConfig`.  `on_change` hears of every topic that Java would register at once."""
 
     file = "topics.json"
+    copied = frozenset({"topicConfigTable"})
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
         super().__init__(config, env)

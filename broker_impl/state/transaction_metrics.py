@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker_impl.state.java_order import JavaOrder, Portion
-from broker_impl.state.persisted import PersistedTable, concurrent_buckets, leftover
+from broker_impl.state.java_order import JavaOrder, Portion, as_copied
+from broker_impl.state.persisted import PersistedTable, leftover
 from rmq_wire import fastjson
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.errors import BadBody
+from rmq_wire.java import concurrent_buckets
 
 MAP_CAPACITY = 1024
 
@@ -54,7 +55,7 @@ class TransactionMetrics(PersistedTable):
         yield b"}"
 
     def take(self, document: dict[str, Any]) -> None:
-        rows = document.get("transactionCount") or {}
+        rows = as_copied(document.get("transactionCount") or {}, self._order)
         if not isinstance(rows, dict):
             raise BadBody(f"{self.file}: transactionCount is a {type(rows).__name__}")
         counts = {topic: _count(topic, row) for topic, row in rows.items()}

@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 from broker_impl.config import BrokerConfig
 from broker_impl.engine.answers import Refusal
 from broker_impl.env import Env
-from broker_impl.state.persisted import PersistedTable, Rows, concurrent_buckets
+from broker_impl.state.persisted import PersistedTable, Rows
 from rmq_wire.bodies.data_version import DataVersion
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.topics import TopicConfig
 from rmq_wire.codes import ResponseCode
 from rmq_wire.errors import BadBody
+from rmq_wire.java import concurrent_buckets
 
 Row = TypeVar("Row", TopicConfig, SubscriptionGroupConfig)
 

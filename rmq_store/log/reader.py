@@ -201,8 +201,7 @@ class LogReader:
 
         It may be an earlier one, where that takes more questions than it is worth.  Raises Cold when the first one is not there.
         """
-        last = end - 1
-        if self._resident.issuperset(self._blocks(positions[begin], positions[last] + sizes[last])):
+        if self.is_hot(positions[begin], positions[end - 1] + sizes[end - 1]):
             return end
         known, sure_end = len(self._resident), 0
         for unit in range(begin, end):

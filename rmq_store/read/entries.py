@@ -37,9 +37,12 @@ class Entries:
         if count > BLOCK_UNITS:
             return self._places_of_many(queue, offset, count)
         number, at = divmod(offset, BLOCK_UNITS)
-        data = b""
-        if at + count <= BLOCK_UNITS:
-            data = self._blocks.get((queue, number)) or self._block(queue, number)
+        data = self._blocks.get((queue, number)) or self._block(queue, number)
+        if data and at + count > BLOCK_UNITS:
+            behind = b""
+            if queue.units_to_file_end(offset) >= count:
+                behind = self._blocks.get((queue, number + 1)) or self._block(queue, number + 1)
+            data = behind and data + behind
         if not data:
             data, at = queue.read(offset, count), 0
             count = len(data) // UNIT_BYTES

@@ -168,7 +168,7 @@ class QueueReader:
         """Of messages that ascend in the log, of together `size` bytes; None when they are not there. Raises Cold."""
         first, end = positions[0], positions[-1] + sizes[-1]
         base = first - first % self._file_bytes
-        if end > base + self._file_bytes or not self._reader.is_hot(first, end):
+        if end > base + self._file_bytes or self._reader.sure_units(positions, sizes, 0, len(sizes)) < len(sizes):
             chunks = self._chunks(zip(positions, sizes, strict=True))
             return chunks if sum(map(len, chunks)) == size else None
         log_map = self._reader.map_of(base)

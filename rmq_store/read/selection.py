@@ -64,8 +64,7 @@ class Selection:
             end = count if positions[-1] < file_end else bisect_left(positions, file_end, begin)
             if begin == end or (positions[end - 1] + biggest > file_end and _end_of(positions, sizes, begin, end) > file_end):
                 return None
-            if at < reader.hot_from:
-                end = reader.sure_units(positions, sizes, begin, end)
+            end = reader.sure_units(positions, sizes, begin, end)
             begin = self._look(log, base, positions, sizes, begin, end, biggest)
         self._looked += begin
         return begin

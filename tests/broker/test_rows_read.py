@@ -12,8 +12,8 @@ import pytest
 from broker_impl.state.request_modes import RequestModes
 from rmq_wire import fastjson
 from rmq_wire.bodies.assignment import SetMessageRequestModeRequest
-from rmq_wire.java import concurrent_order, iteration_order
-from tests.support.filled_tables import COPIED, GROUPS, KINDS, MANY, NAMES
+from rmq_wire.java import concurrent_order, iteration_order, spread_of
+from tests.support.filled_tables import COPIED, GROUPS, KINDS, LARGE, MANY, NAMES
 
 WALL_MS = 1_700_000_000_000
 PROGRESS = "offset.ConsumerOffsetManager"
@@ -34,6 +34,16 @@ def test_rows_that_were_read_stand_as_in_the_map_of_javas_reader_or_its_own(name
     assert after == before
     assert list(after) == concurrent_order(before, KINDS[name].buckets)
     assert (list(after) == list(before)) is (name in COPIED)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_there_is_room_for_many_rows_before_they_are_copied(name: str) -> None:
+    filled, empty = LARGE[name].tables(WALL_MS)
+    empty.load(filled.encode())
+    before, after = (fastjson.loads(table.encode())[LARGE[name].member] for table in (filled, empty))
+    assert after == before
+    for rows, buckets in ((before, 4_096), (after, 8_192)):
+        assert list(rows) == sorted(rows, key=lambda row: spread_of(row) % buckets)
 
 
 def test_progress_of_a_light_broker_that_was_read_stands_as_that_of_others() -> None:

@@ -38,9 +38,10 @@ def the_queue(rig: Rig, queue_id: int = 0) -> ConsumeQueue:
     return queue
 
 
-def test_the_same_as_from_the_file() -> None:
+@pytest.mark.parametrize("file_units", [70, 80])
+def test_the_same_as_from_the_file(file_units: int) -> None:
     """Of any messages that are visible, while more come; those of one file at most."""
-    rig, known = rig_of(1, file_units=70), Entries(blocks_max=3)
+    rig, known = rig_of(1, file_units=file_units), Entries(blocks_max=3)
     queue = the_queue(rig)
     with mock.patch.object(entries, "BLOCK_UNITS", 40):
         for end in (30, 90, 115, 200):
@@ -61,6 +62,9 @@ def test_a_block_is_read_once() -> None:
         for _ in range(2):
             for offset in range(0, 2 * BLOCK_UNITS, 32):
                 known.places(queue, offset, 32)
+        assert read.call_count == 2
+        for offset in (BLOCK_UNITS - 31, BLOCK_UNITS - 1):
+            known.places(queue, offset, 32)
         assert read.call_count == 2
         for _ in range(2):
             known.places(queue, 2 * BLOCK_UNITS, 32)

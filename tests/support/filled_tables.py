@@ -1,4 +1,4 @@
-"""Tables of sixty rows each, by the Java class that has the same file.
+"""Tables of sixty rows each, or of two thousand, by the Java class that has the same file.
 
 Their names are such that other maps walk them in other orders: one that has grown, also where it turns chains round, one that had
 room for them, and a `HashMap`.
@@ -19,10 +19,12 @@ from broker_impl.state.order_info import OrderInfos
 from broker_impl.state.persisted import PersistedTable
 from broker_impl.state.request_modes import RequestModes
 from broker_impl.state.topics import TopicTable
+from broker_impl.state.transaction_metrics import TransactionMetrics
 from rmq_wire.bodies.assignment import SetMessageRequestModeRequest
 from rmq_wire.bodies.groups import SubscriptionGroupConfig
 from rmq_wire.bodies.heartbeat import SubscriptionData
 from rmq_wire.bodies.topics import TopicConfig
+from rmq_wire.java import spread_of
 
 ROWS: Final = 60
 NAMES: Final = [f"T{number * number * 37 % 1009}" for number in range(ROWS)]
@@ -108,5 +110,41 @@ KINDS: Final = {
     "subscription.SubscriptionGroupManager": Kind(GroupTable, _groups, "subscriptionGroupTable", 2048),
 }
 """By the name of its class below `org.apache.rocketmq.broker`."""
+MANY_ROWS: Final = 2_000
+"""More than the maps are made for: Java makes room before it copies so many."""
+MANY_NAMES: Final = [f"M{number * number * 37 % 100_003}" for number in range(MANY_ROWS)]
+
+
+def _many_names(table: TopicTable | GroupTable) -> list[str]:
+    """Those that share no bucket with a built-in row, which a broker has before it reads its file, and a judge has not."""
+    taken = {spread_of(name) % 8_192 for name in table.table}
+    return [name for name in MANY_NAMES if spread_of(name) % 8_192 not in taken]
+
+
+def _many_topics(table: TopicTable) -> None:
+    for name in _many_names(table):
+        table.put(TopicConfig(topic_name=name))
+
+
+def _many_groups(table: GroupTable) -> None:
+    for number, name in enumerate(_many_names(table)):
+        table.put(SubscriptionGroupConfig(group_name=name))
+        if number % 2:
+            table.set_forbidden(name, "T", 2, forbidden=True)
+
+
+def _many_counts(table: TransactionMetrics) -> None:
+    for number, name in enumerate(MANY_NAMES):
+        table.add(name, number, 1_700_000_000_000)
+
+
+LARGE: Final = {
+    "topic.TopicConfigManager": Kind(TopicTable, _many_topics, "topicConfigTable", 2048),
+    "subscription.SubscriptionGroupManager": Kind(GroupTable, _many_groups, "subscriptionGroupTable", 2048),
+    "transaction.TransactionMetrics": Kind(
+        lambda _, env: TransactionMetrics(env.wall_ms), _many_counts, "transactionCount", 2048
+    ),
+}
+"""Of those that are copied, with many rows."""
 COPIED: Final = {name for name, kind in KINDS.items() if kind.buckets > 16}
 """Those that copy what they have read to their own maps."""
