@@ -39,6 +39,8 @@ PIECE_UNITS: Final = 64
 PIECE_UNITS_MAX: Final = 256
 PIECE_UNITS_MIN: Final = 8
 """Also where less is not known: each piece costs as much as looking at so many."""
+AHEAD: Final = 8
+"""Where what is met is remembered: so many units for each message asked for, so that who asks for one does little."""
 PIECES_MAX: Final = 16
 """Of one read; a filter that may be asked about few units gets small ones."""
 REMEMBERED_UNITS: Final = 160
@@ -82,8 +84,7 @@ class QueueReader:
         if offset < queue.min_offset:
             return self._nothing(GetStatus.OFFSET_TOO_SMALL, queue.min_offset, queue)
         if offset >= queue.max_offset:
-            one = offset == queue.max_offset
-            status = GetStatus.OFFSET_OVERFLOW_ONE if one else GetStatus.OFFSET_OVERFLOW_BADLY
+            status = GetStatus.OFFSET_OVERFLOW_ONE if offset == queue.max_offset else GetStatus.OFFSET_OVERFLOW_BADLY
             return self._nothing(status, queue.max_offset, queue)
         limit = min(max(max_bytes, PULL_BYTES_MIN), PULL_BYTES_MAX)
         if accepts is None and matches is None and not queue.is_batch:
@@ -223,7 +224,7 @@ class QueueReader:
         selection = Selection(self._reader, self._file_bytes, matches, bytes_max, count_max, remembers=remembers)
         written, floor = self._log.written_offset, max(self._log.min_offset, self._log.written_offset - limits.memory_bytes)
         evaluated_max, may_ask = -1, matches.rows_max
-        piece_units = PIECE_UNITS_MAX if remembers else PIECE_UNITS
+        piece_units = min(PIECE_UNITS_MAX, AHEAD * max(count_max, 1)) if remembers else PIECE_UNITS
         offset, count = asked.offset, min(piece_units, may_ask)
         said = said[:left]
         for _ in range(PIECES_MAX):
@@ -265,9 +266,8 @@ class QueueReader:
             floor = positions[-1] + 1
             count = min(selection.units_to_go(2 * count), PIECE_UNITS_MAX, may_ask)
         self._keep(queue, offset, selection)
-        found, size = selection.found, selection.size
-        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
-        return self._read(queue, status, offset, found, size, False, selection.chunks())
+        status = GetStatus.FOUND if selection.found else GetStatus.NO_MATCHED_MESSAGE
+        return self._read(queue, status, offset, selection.found, selection.size, False, selection.chunks())
 
     def _keep(self, queue: ConsumeQueue, end: int, selection: Selection) -> None:
         """Remember what was met in the units before `end`, as far back as they were looked at one after the other."""

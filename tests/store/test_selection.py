@@ -15,7 +15,7 @@ from rmq_store.errors import Cold
 from rmq_store.layouts import QUEUE_UNIT
 from rmq_store.read import columns, entries
 from rmq_store.read.asked import UNITS_MAX, NumbersMet, UnitFilter
-from rmq_store.read.pull import PIECES_MAX
+from rmq_store.read.pull import AHEAD, PIECES_MAX
 from rmq_store.results import GetStatus, Read
 from rmq_wire import property_values
 from rmq_wire.errors import BadRecord
@@ -305,6 +305,17 @@ def test_what_lies_behind_a_full_pull_is_looked_at_once() -> None:
             assert found == answer(rig, each, *asked)
             offset = found[1]
         assert (matches.shown == 300) is once, text
+
+
+def test_who_asks_for_one_has_few_looked_at() -> None:
+    """As those who look whether a pull that waits is to be woken."""
+    rig = Rig(settings=small(mapped_file_size_consume_queue=QUEUE_FILE_UNITS * 20))
+    put(rig, [1] * 300, [40] * 300)
+    matches = Counted("n = 1")
+    assert answer(rig, matches, 0, 1, 1 << 20)[1] == 1
+    assert matches.shown == AHEAD
+    assert answer(rig, matches, 100, 2, 1 << 20)[1] == 102
+    assert matches.shown == 3 * AHEAD
 
 
 @pytest.mark.parametrize("broken", [5, 40])
