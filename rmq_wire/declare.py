@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 import msgspec
 
@@ -30,6 +30,10 @@ I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 I32OrZero = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1, extra={"absent": 0})]
 I64OrZero = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1, extra={"absent": 0})]
 BoolOrFalse = Annotated[bool, msgspec.Meta(extra={"absent": False})]
+
+
+NULL: Final = "null"
+"""A text that is null, where Java joins it with others: in the key of a row, in a remark."""
 
 
 class Role(enum.Flag):
@@ -73,6 +77,7 @@ class _HeaderMeta(msgspec.StructMeta):
         to: Role | None = None,
         reply: type[Header] | None = None,
         fast: bool | None = None,
+        unmissed: Mapping[str, str | int] | None = None,
         **options: Any,
     ) -> Any:
         options.setdefault("rename", "camel")
@@ -82,6 +87,8 @@ class _HeaderMeta(msgspec.StructMeta):
         cls: Any = super().__new__(mcls, name, bases, namespace, **options)
         if fast is not None:
             cls.fast = fast
+        if unmissed is not None:
+            cls.unmissed = unmissed
         if code is not None:
             cls.code, cls.reply = code, reply or Header
             cls.to = to if to is not None else cls.to
@@ -97,10 +104,12 @@ class Header(msgspec.Struct, metaclass=_HeaderMeta):
     """The named fields of one command.  No default: Java marks it not-null.  `| None = None`: may be absent.
 
     The keyword `fast=True` says that Java decodes it by hand (`FastCodesHeader`): there an unreadable optional field fails the
-    request, elsewhere it counts as absent.
+    request, elsewhere it counts as absent.  `unmissed`: required fields that Java's handler does without, and what stands in for
+    one that is missing; or, where Java does not decode by hand, unreadable.
     """
 
     fast: ClassVar[bool] = False
+    unmissed: ClassVar[Mapping[str, str | int]] = {}
 
     @classmethod
     def fields(cls) -> tuple[Field, ...]:
@@ -257,7 +266,7 @@ def decode_lenient(cls: type[_H], ext: Mapping[str, Any]) -> _H:
     `007`, `+7` and digits of any script are numbers, any text but `true` is false, a JSON number may stand for a text.  An
     optional field that cannot be read counts as absent (in a `fast` header it is an error); a missing or unreadable primitive
     is zero.  Raises `BadHeader` that names every missing required field, or the first unreadable one: Java fills in null there
-    and mostly fails later, in the handler, with the same code.
+    and mostly fails later, in the handler, with the same code.  Where it does not, the class may say so (`unmissed`).
     """
     values: dict[str, Any] = {}
     missing = []
@@ -268,6 +277,8 @@ def decode_lenient(cls: type[_H], ext: Mapping[str, Any]) -> _H:
             values[field.name] = value
         elif field.absent is not None:
             values[field.name] = field.absent
+        elif field.name in cls.unmissed and (given is None or not cls.fast):
+            values[field.name] = cls.unmissed[field.name]
         elif given is not None and (field.required or cls.fast):
             expected = "a truth value" if field.kind is bool else f"a {field.bits}-bit integer"
             raise BadHeader(f"{cls.__name__}: {field.wire} is not {expected}: {_text(given)[:64]!r}")

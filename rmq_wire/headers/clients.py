@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_wire.codes import RequestCode
-from rmq_wire.declare import I32, Header, Request, Role, wire
+from rmq_wire.declare import I32, NULL, Header, Request, Role, wire
 from rmq_wire.headers.base import RpcRequest, TopicRequest
 
 
@@ -109,7 +109,9 @@ class ConsumeMessageDirectly(
     group_sys_flag: I32 | None = None
 
 
-class GetConsumerStatus(TopicRequest, code=RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, to=Role.BROKER):
+class GetConsumerStatus(
+    TopicRequest, code=RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, to=Role.BROKER, unmissed={"topic": NULL}
+):
     """Where do this group's clients, or the one at `client_addr`, say they are?  The answer's body is a `GetConsumerStatusBody`.
 
     The broker asks them with `GetConsumerStatusFromClient`.  Source: `GetConsumerStatusRequestHeader`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_wire.codes import RequestCode
-from rmq_wire.declare import I32, I64, BoolOrFalse, Header, I64OrZero, Role
+from rmq_wire.declare import I32, I64, NULL, BoolOrFalse, Header, I64OrZero, Role
 from rmq_wire.headers.base import RpcRequest, TopicQueueRequest, TopicRequest
 
 
@@ -36,7 +36,7 @@ class UpdateConsumerOffset(TopicQueueRequest, code=RequestCode.UPDATE_CONSUMER_O
     commit_offset: I64
 
 
-class ResetOffset(TopicQueueRequest, code=RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, to=Role.BROKER):
+class ResetOffset(TopicQueueRequest, code=RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, to=Role.BROKER, unmissed={"group": NULL}):
     """Set a group back, or forward, on a topic.  The answer's body is a `ResetOffsetBody`.  Source: `ResetOffsetRequestHeader`.
 
     To `offset` where one is given, otherwise to what was stored at `timestamp` (milliseconds since 1970, -1 for the end); on one
@@ -65,7 +65,7 @@ class ResetConsumerClientOffset(TopicQueueRequest, code=RequestCode.RESET_CONSUM
     offset: I64 | None = None
 
 
-class CloneGroupOffset(RpcRequest, code=RequestCode.CLONE_GROUP_OFFSET, to=Role.BROKER):
+class CloneGroupOffset(RpcRequest, code=RequestCode.CLONE_GROUP_OFFSET, to=Role.BROKER, unmissed={"dest_group": NULL}):
     """Copy one group's offsets, of one topic or of all, to another group.  Source: `CloneGroupOffsetRequestHeader`.
 
     `offline`: nobody of the other group is online.
@@ -77,7 +77,9 @@ class CloneGroupOffset(RpcRequest, code=RequestCode.CLONE_GROUP_OFFSET, to=Role.
     offline: bool = False
 
 
-class QueryCorrectionOffset(TopicRequest, code=RequestCode.QUERY_CORRECTION_OFFSET, to=Role.BROKER):
+class QueryCorrectionOffset(
+    TopicRequest, code=RequestCode.QUERY_CORRECTION_OFFSET, to=Role.BROKER, unmissed={"compare_group": NULL}
+):
     """The smallest offset per queue of the groups with a tighter filter (`filter_groups`, joined by commas).
 
     The answer's body is a `QueryCorrectionOffsetBody`.  Source: `QueryCorrectionOffsetHeader`.

@@ -7,7 +7,7 @@ the receipt that a popped message carries.  Times are milliseconds, points in ti
 from __future__ import annotations
 
 from rmq_wire.codes import RequestCode
-from rmq_wire.declare import I32, I64, BoolOrFalse, Header, I32OrZero, I64OrZero, Request, Role
+from rmq_wire.declare import I32, I64, NULL, BoolOrFalse, Header, I32OrZero, I64OrZero, Request, Role
 from rmq_wire.headers.base import TopicQueueRequest
 
 
@@ -58,7 +58,7 @@ class PeekMessage(TopicQueueRequest, code=RequestCode.PEEK_MESSAGE, to=Role.BROK
     consumer_group: str
 
 
-class AckMessage(TopicQueueRequest, code=RequestCode.ACK_MESSAGE, to=Role.BROKER):
+class AckMessage(TopicQueueRequest, code=RequestCode.ACK_MESSAGE, to=Role.BROKER, unmissed={"consumer_group": NULL}):
     """This popped message is consumed.  Source: `AckMessageRequestHeader`."""
 
     consumer_group: str
@@ -82,7 +82,11 @@ class ChangeInvisibleTimeResponse(Header):
 
 
 class ChangeInvisibleTime(
-    TopicQueueRequest, code=RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to=Role.BROKER, reply=ChangeInvisibleTimeResponse
+    TopicQueueRequest,
+    code=RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    to=Role.BROKER,
+    reply=ChangeInvisibleTimeResponse,
+    unmissed={"consumer_group": NULL},
 ):
     """Let this popped message be nobody else's for `invisible_time` from now; a short time means: deliver it again.
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rmq_wire.codes import RequestCode
 from rmq_wire.declare import I32, I64, I64OrZero, Role
 from rmq_wire.headers.base import TopicQueueRequest
 from rmq_wire.headers.send import SendMessage, SendMessageResponse, SendMessageV2
 
+_UNMISSED: Final = {
+    "producer_group": "",
+    "topic": "",
+    "default_topic": "",
+    "default_topic_queue_nums": 4,
+    "sys_flag": 0,
+}
+"""Mostly only handed on.  A topic that is not there is made with as many queues as stock producers ask for."""
 
-class SendReplyMessage(SendMessage, code=RequestCode.SEND_REPLY_MESSAGE, to=Role.BROKER, reply=SendMessageResponse):
+
+class SendReplyMessage(
+    SendMessage, code=RequestCode.SEND_REPLY_MESSAGE, to=Role.BROKER, reply=SendMessageResponse, unmissed=_UNMISSED
+):
     """Take this message to the producer that its property `REPLY_TO_CLIENT` names, and store it too if so configured.
 
     Fields as in `SendMessage`.
     """
 
 
-class SendReplyMessageV2(SendMessageV2, code=RequestCode.SEND_REPLY_MESSAGE_V2, to=Role.BROKER, reply=SendMessageResponse):
+class SendReplyMessageV2(
+    SendMessageV2, code=RequestCode.SEND_REPLY_MESSAGE_V2, to=Role.BROKER, reply=SendMessageResponse, unmissed=_UNMISSED
+):
     """As `SendReplyMessage`, with the fields of `SendMessageV2`: what stock clients send."""
 
 

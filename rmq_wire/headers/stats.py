@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_wire.codes import RequestCode
-from rmq_wire.declare import BoolOrFalse, Request, Role
+from rmq_wire.declare import NULL, BoolOrFalse, Request, Role
 from rmq_wire.headers.base import TopicRequest
 
 
@@ -36,7 +36,7 @@ class GetConsumeStatsInBroker(Request, code=RequestCode.GET_BROKER_CONSUME_STATS
     is_order: BoolOrFalse
 
 
-class QueryConsumeTimeSpan(TopicRequest, code=RequestCode.QUERY_CONSUME_TIME_SPAN, to=Role.BROKER):
+class QueryConsumeTimeSpan(TopicRequest, code=RequestCode.QUERY_CONSUME_TIME_SPAN, to=Role.BROKER, unmissed={"group": NULL}):
     """Between which store times lies what a group has yet to consume?  The answer's body is a `QueryConsumeTimeSpanBody`.
 
     Source: `QueryConsumeTimeSpanRequestHeader`.

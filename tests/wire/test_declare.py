@@ -16,6 +16,7 @@ from rmq_wire.codes import RequestCode
 from rmq_wire.declare import (
     I32,
     I64,
+    NULL,
     REQUESTS,
     BoolOrFalse,
     Field,
@@ -27,7 +28,9 @@ from rmq_wire.declare import (
     wire,
 )
 from rmq_wire.errors import BadHeader
+from rmq_wire.headers.offsets import CloneGroupOffset
 from rmq_wire.headers.pull import PullMessage
+from rmq_wire.headers.replies import SendReplyMessage, SendReplyMessageV2
 from rmq_wire.headers.send import SendBatchMessage, SendMessageV2
 from rmq_wire.registry import as_json, rows
 from tests.support.loops import each
@@ -221,6 +224,22 @@ def test_but_not_where_java_decodes_by_hand() -> None:
 @pytest.mark.parametrize("ext", [{}, {"queueId": "x"}, {"hot": "perhaps"}])
 def test_an_absent_primitive_is_zero(ext: dict[str, str]) -> None:
     assert Forgiven.decode(ext) == Forgiven(queue_id=0, hot=False)
+
+
+def test_what_java_does_not_miss_may_be_missing() -> None:
+    """Where the handler does without; what it needs is asked for, and an unreadable one is none where Java decodes by hand."""
+    assert CloneGroupOffset.decode({"srcGroup": "G"}) == CloneGroupOffset(src_group="G", dest_group=NULL)
+    with pytest.raises(BadHeader, match="<srcGroup> is null"):
+        CloneGroupOffset.decode({"destGroup": "H"})
+    plain = {"queueId": "0", "sysFlag": "x", "bornTimestamp": "1", "flag": "0"}
+    read = SendReplyMessage.decode(plain)
+    assert (read.sys_flag, read.topic, read.default_topic_queue_nums) == (0, "", 4)
+    spelled = {"e": "0", "g": "1", "h": "0"}
+    assert SendReplyMessageV2.decode(spelled).sys_flag == 0
+    with pytest.raises(BadHeader, match="f is not a 32-bit integer: 'x'"):
+        SendReplyMessageV2.decode({**spelled, "f": "x"})
+    with pytest.raises(BadHeader, match="<a>, <b>, <c>, <d>, <f>"):
+        SendMessageV2.decode(spelled)
 
 
 def test_every_missing_field_is_named() -> None:
