@@ -465,3 +465,18 @@ def test_rows_changed_between_slices_are_in_the_document() -> None:
 
 def test_a_table_is_a_persisted_table() -> None:
     assert all(isinstance(make(), PersistedTable) for make in TABLES)
+
+
+def test_pages_of_groups_follow_what_is_taken_back() -> None:
+    """The version stays, and the page is of the rows as they are."""
+    table = GroupTable(BrokerConfig({"brokerName": "broker-a"}, Machine()), Env(wall_ms=1_700_000_000_000))
+    for name in ("g1", "g2"):
+        table.put(SubscriptionGroupConfig(group_name=name))
+    table.on_dirty = lambda _: None
+    table.delete("g1")
+    version = table.data_version.encode().decode()
+    assert "g1" not in table.page(version, 0, 100)
+    assert table.take_back() == 1
+    assert version == table.data_version.encode().decode()
+    assert list(table.page(version, 0, 100)) == sorted(table.table)
+    assert "g1" in table

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from rmq_spark.jobs import pending_rows
@@ -134,6 +134,13 @@ def rows_of(name: str, world: World) -> list[tuple[Any, ...]]:
     return rows
 
 
+def twins() -> World:
+    """Two check points of one name and time, with one message in common: each has it."""
+    own = {"topic": "T", "group": "g", "queue_id": 0, "start_offset": 5, "pop_time": 1, "invisible_time": 60_000}
+    both = [PopCheckPoint(**own, num=2, diffs=diffs, bit_map=0, broker_name=None) for diffs in ([0, 1], [0, 2])]
+    return World([Written("ck", point.encode(), True, False) for point in both], -1)
+
+
 @settings(
     max_examples=2,  # the first that is drawn is the least there is
     deadline=None,
@@ -141,6 +148,7 @@ def rows_of(name: str, world: World) -> list[tuple[Any, ...]]:
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(worlds(), min_size=30, max_size=60))
+@example([twins()])
 def test_states_are_those_of_the_rule(spark: Any, drawn: list[World]) -> None:
     named = {f"broker-{number}": world for number, world in enumerate(drawn)}
     rows = spark.createDataFrame([row for name, world in named.items() for row in rows_of(name, world)], ROWS)
