@@ -28,10 +28,12 @@ async def own_nursery() -> AsyncIterator[trio.Nursery]:
                 with trio.CancelScope(shield=True):
                     async with trio.open_nursery() as nursery:
                         task_status.started(nursery)
-                        await trio.sleep_forever()
+                        try:
+                            await trio.sleep_forever()
+                        finally:  # where a task failed, the block is not to see first what the others leave: lost connections
+                            outer.cancel_scope.cancel()
             except BaseException as error:
                 failed = error
-                outer.cancel_scope.cancel()
 
         with trio.CancelScope(shield=True):  # cancelled half-way it would have a task that nobody could end
             nursery: trio.Nursery = await outer.start(run)

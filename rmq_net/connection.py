@@ -232,6 +232,7 @@ class Connection:
         self._more.set()
 
     # Ctrl-C goes to the main task, and cancels from there: in one of these it would tell all who ask that the connection is lost.
+    # Who starts a task does not hand that on.
     @trio.lowlevel.enable_ki_protection
     async def _run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         try:
@@ -281,6 +282,7 @@ class Connection:
             question.wrong = command.why
         question.wake()
 
+    @trio.lowlevel.enable_ki_protection
     async def _keep_time(self) -> None:
         while True:
             with trio.CancelScope(deadline=self._alarm_s) as self._alarm:
@@ -292,6 +294,7 @@ class Connection:
             next_ms = self._conversation.next_deadline_ms
             self._alarm_s = math.inf if next_ms is None else (next_ms + 1) / 1e3  # a millisecond was cut into
 
+    @trio.lowlevel.enable_ki_protection
     async def _write(self) -> None:
         while True:
             while self._unsent:

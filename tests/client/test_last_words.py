@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,11 +15,13 @@ from rmq_client.consuming.listener import Context
 from rmq_client.consuming.queue_locks import QueueLocks
 from rmq_client.messages import Message
 from rmq_client.own_tasks import own_nursery
+from rmq_net.connection import Connection
 from rmq_wire.bodies.offsets import ResetOffset
 from rmq_wire.codes import RequestCode
 from rmq_wire.command import Command, encode_request
 from rmq_wire.fastjson import MessageQueue
 from rmq_wire.headers.offsets import ResetConsumerClientOffset
+from rmq_wire.headers.positions import GetMaxOffset
 from tests.client.consumers import FIRST, Heard, Messages
 from tests.client.fake_cluster import NAMESRV, FakeServer, client_of
 from tests.client.sim_cluster import SimCluster
@@ -122,6 +125,31 @@ async def test_an_error_of_a_task_ends_the_block_and_comes_out() -> None:
     assert [type(error) for error in failed.value.exceptions] == [ZeroDivisionError]
     with pytest.raises(ZeroDivisionError):
         await run(fail, trio.sleep_forever)
+
+
+@pytest.mark.parametrize("attempt", range(20))
+async def test_a_task_that_fails_is_no_lost_connection_to_who_asks(attempt: int) -> None:
+    """Ctrl-C comes in any task: what is asked then is cancelled.  The order of tasks is drawn by lot."""
+    outcomes: list[BaseException] = []
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def run(stream: trio.SocketStream) -> None:
+        async with own_nursery() as nursery:
+            connection = await Connection.over(stream, nursery=nursery)
+            try:
+                nursery.start_soon(interrupted)
+                await connection.ask(GetMaxOffset(topic="T", queue_id=0))
+            except BaseException as error:
+                outcomes.append(error)
+                raise
+
+    server, client = socket.socketpair()
+    with server, pytest.raises(BaseExceptionGroup) as failed:
+        await run(trio.SocketStream(trio.socket.from_stdlib_socket(client)))
+    assert failed.value.subgroup(KeyboardInterrupt) is not None
+    assert [type(outcome) for outcome in outcomes] == [trio.Cancelled]
 
 
 async def test_who_is_cancelled_already_has_a_nursery_all_the_same() -> None:

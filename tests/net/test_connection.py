@@ -44,34 +44,47 @@ async def test_what_has_come_while_the_process_stood_still_is_in_time(mock_clock
     assert answered == list(range(QUESTIONS))
 
 
-def test_ctrl_c_while_a_command_is_read_is_no_lost_connection() -> None:
+@pytest.mark.parametrize("task", ["reader", "writer", "clock"])
+def test_ctrl_c_in_a_task_of_a_connection_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     """Who asks is cancelled: it would report that its server has gone, and the program is being ended."""
     outcomes: list[BaseException] = []
+    request = GetMaxOffset(topic="T", queue_id=0)
 
-    def interrupted(_: Command) -> None:
+    def interrupt(_: Command) -> None:
         signal.raise_signal(signal.SIGINT)
+
+    async def interrupted_send(_: bytes) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def interrupted_look(*_: object) -> list[object]:
+        signal.raise_signal(signal.SIGINT)
+        return []
 
     async def main() -> None:
         server, client = socket.socketpair()
         with server:
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(client))
+            if task == "writer":
+                monkeypatch.setattr(stream, "send_all", interrupted_send)
+            if task == "clock":
+                monkeypatch.setattr(Conversation, "expire", interrupted_look)
             async with trio.open_nursery() as nursery:
-                connection = await Connection.over(stream, nursery=nursery, on_request=interrupted)
+                connection = await Connection.over(stream, nursery=nursery, on_request=interrupt)
 
                 async def ask() -> None:
                     try:
-                        await connection.ask(GetMaxOffset(topic="T", queue_id=0))
+                        await connection.ask(request)
                     except BaseException as error:
                         outcomes.append(error)
                         raise
 
                 nursery.start_soon(ask)
-                await wait_all_tasks_blocked()
-                _, frame = Conversation().ask(GetMaxOffset(topic="T", queue_id=0), tag=None, deadline_ms=0)
-                server.sendall(frame)
+                if task == "reader":
+                    await wait_all_tasks_blocked()
+                    server.sendall(Conversation().ask(request, tag=None, deadline_ms=0)[1])
 
     with pytest.raises(BaseException) as caught:
-        trio.run(main)
+        trio.run(main, clock=MockClock(autojump_threshold=0.01))
     assert isinstance(caught.value, BaseExceptionGroup)
     assert caught.value.subgroup(KeyboardInterrupt) is not None
     assert [type(outcome) for outcome in outcomes] == [trio.Cancelled]
