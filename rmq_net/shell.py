@@ -1,8 +1,8 @@
 """One trio task that serves all accepted connections through an epoll of its own.
 
 trio sees a single descriptor, the epoll's: waiting costs one `wait_readable` per wake-up however many sockets are ready, and
-nothing per request.  While work keeps coming the task looks again before it waits, for a moment in the kernel if somebody was
-just answered (`Patience`), with a checkpoint each millisecond for everybody else.  Threads that finish a job wake the loop by an
+nothing per request.  While work keeps coming the task looks again before it waits, for a moment if somebody was just answered
+(`Patience`), with a checkpoint each millisecond for everybody else.  Threads that finish a job wake the loop by an
 eventfd in the same epoll.  A deadline is a cancel scope round many waits, moved only when an earlier one comes up.  Linux only;
 elsewhere, and by a switch, `streams` does the same.
 """
@@ -19,43 +19,15 @@ from typing import Any
 
 import trio
 
+from rmq_net.patience import NS_PER_MS, Patience
 from rmq_net.reactor import Poller, Reactor, Tuning
 from rmq_net.service import Address, Service
 from rmq_net.worker_threads import WorkerThreads
 
 BACKLOG = 1024
 """Connections that wait to be accepted, as Java's serverSocketBacklog."""
-
-
-BRIEF_S = 0.001
-"""After an answer: who has it often asks again at once, and a wait for it through trio costs twice what a small request does."""
-NS_PER_MS = 1_000_000
 OTHERS_NS = NS_PER_MS
 """Where it is alone, other tasks of trio's have a turn after so long at the latest, while something is always ready."""
-MISSES_MAX = 1_023
-
-
-class Patience:
-    """Whether to wait briefly after an answer, with trio's other tasks waiting too: only while that brings something.
-
-    Each time it brought nothing, twice as many chances are passed over; so who asks at leisure costs nothing of it.
-    """
-
-    def __init__(self) -> None:
-        self._misses = 0
-        self._passes = 0
-
-    def waits(self, deadline_ms: int | None, now_ns: int) -> bool:
-        """Now?  Not when something is due within the time, for a wait in the kernel counts in whole milliseconds."""
-        if self._passes:
-            self._passes -= 1
-            return False
-        return deadline_ms is None or deadline_ms * NS_PER_MS - now_ns > 2 * NS_PER_MS
-
-    def waited(self, found: bool) -> None:
-        """What it brought."""
-        self._misses = 0 if found else min(2 * self._misses + 1, MISSES_MAX)
-        self._passes = self._misses
 
 
 class Shell:
@@ -82,7 +54,7 @@ class Shell:
         for sock, name in listeners:
             self._reactor.listen(sock, name)
         self._scope: trio.CancelScope | None = None
-        self._patience = Patience() if alone else None
+        self._patience = Patience(self._reactor.poll, time.monotonic_ns, os.sched_yield) if alone else None
         self._others_ns = OTHERS_NS if alone else 0
 
     def stop(self) -> None:
@@ -116,11 +88,7 @@ class Shell:
             deadline_ms, now = reactor.next_deadline(), now_ns()
             is_due = deadline_ms is not None and deadline_ms * NS_PER_MS <= now
             if has_turned:
-                if patience is not None and not is_due and patience.waits(deadline_ms, now):
-                    events = reactor.poll(BRIEF_S)
-                    patience.waited(bool(events))
-                else:
-                    events = reactor.poll()
+                events = reactor.poll() if patience is None else patience.poll(deadline_ms, now)
             if events or is_due:
                 if has_turned and now - others_ns >= pause_ns:
                     await checkpoint()

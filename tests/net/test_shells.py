@@ -22,7 +22,7 @@ from broker_impl.engine.limits import Limits
 from broker_impl.env import SystemEnv
 from rmq_net.connection import ConnectionLost
 from rmq_net.reactor import Tuning
-from rmq_net.shell import Patience, Shell, bind, bound_to
+from rmq_net.shell import Shell, bind, bound_to
 from rmq_net.streams import StreamShell
 from rmq_wire.codes import RequestCode, ResponseCode
 from rmq_wire.command import encode_request
@@ -415,21 +415,6 @@ async def test_two_thousand_idle_connections(shell_class: AnyShell) -> None:
             sock.close()
         await it.peers(1)
         assert (await busy.ask(where(3))).code == 0
-
-
-def test_a_brief_wait_is_only_for_who_asks_again_at_once() -> None:
-    """Each one in vain passes twice as many chances over; one that brings something begins anew."""
-    patience, now_ns, waits = Patience(), 5_000_000, []
-    for chance in range(5_000):
-        if patience.waits(None, now_ns):
-            patience.waited(False)
-            waits.append(chance)
-    assert waits == [0, 2, 6, 14, 30, 62, 126, 254, 510, 1_022, 2_046, 3_070, 4_094]
-    while not patience.waits(None, now_ns):
-        pass
-    patience.waited(True)
-    assert all(patience.waits(None, now_ns) for _ in range(10))
-    assert [patience.waits(deadline_ms, now_ns) for deadline_ms in (0, 5, 6, 7, 8)] == [False, False, False, False, True]
 
 
 @pytest.mark.parametrize(("alone", "turns_min"), [(False, 2_000), (True, 10)])
