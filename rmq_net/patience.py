@@ -49,12 +49,16 @@ class Chances:
 class Patience:
     """`poll(seconds)`: what is ready, or becomes ready within the time.  `give_way()`: let others run who wait for this core.
 
-    Who asks at leisure costs next to nothing of it: both kinds of waiting end as long as they bring nothing.
+    Who asks at leisure costs next to nothing of it: both kinds of waiting end as long as they bring nothing.  `may_wait`: also in
+    the kernel, where nobody else in this loop is held up by a millisecond.
     """
 
-    def __init__(self, poll: Callable[[float], Events], clock_ns: Callable[[], int], give_way: Callable[[], None]) -> None:
+    def __init__(
+        self, poll: Callable[[float], Events], clock_ns: Callable[[], int], give_way: Callable[[], None], *, may_wait: bool
+    ) -> None:
         self._poll, self._clock_ns, self._give_way = poll, clock_ns, give_way
         self._looks, self._waits = Chances(), Chances()
+        self._may_wait = may_wait
 
     def poll(self, deadline_ms: int | None, now_ns: int) -> Events:
         """What is ready, or becomes ready soon.
@@ -66,7 +70,7 @@ class Patience:
         events = self._poll(0)
         if not events and self._looks.take():
             events = self._look_again(now_ns)
-        if not events and self._waits.take():
+        if not events and self._may_wait and self._waits.take():
             events = self._poll(BRIEF_S)
             self._waits.took(bool(events))
         return events

@@ -33,8 +33,8 @@ OTHERS_NS = NS_PER_MS
 class Shell:
     """Serves one service on any number of listening sockets.  `serve` runs until `stop`, or until it is cancelled.
 
-    `alone`: no other task of this trio loop is in a hurry.  Only then does it wait by itself, and pass over others' turns: both
-    save CPU, and make each await of another task, or a request to another shell, take a millisecond or two.
+    `alone`: no other task of this trio loop is in a hurry.  Only then does it wait in the kernel by itself, and pass over others'
+    turns: both save CPU, and make each await of another task, or a request to another shell, take a millisecond or two.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Shell:
         for sock, name in listeners:
             self._reactor.listen(sock, name)
         self._scope: trio.CancelScope | None = None
-        self._patience = Patience(self._reactor.poll, time.monotonic_ns, os.sched_yield) if alone else None
+        self._patience = Patience(self._reactor.poll, time.monotonic_ns, os.sched_yield, may_wait=alone)
         self._others_ns = OTHERS_NS if alone else 0
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class Shell:
             deadline_ms, now = reactor.next_deadline(), now_ns()
             is_due = deadline_ms is not None and deadline_ms * NS_PER_MS <= now
             if has_turned:
-                events = reactor.poll() if patience is None else patience.poll(deadline_ms, now)
+                events = patience.poll(deadline_ms, now)
             if events or is_due:
                 if has_turned and now - others_ns >= pause_ns:
                     await checkpoint()

@@ -13,11 +13,11 @@ LOOK_NS = 2_000
 class Machine:
     """`asks_after_ns`: when the next request comes, from the begin of a look; None: never.  `others_ns`: how long others run."""
 
-    def __init__(self, asks_after_ns: int | None = None, others_ns: int = 0) -> None:
+    def __init__(self, asks_after_ns: int | None = None, others_ns: int = 0, *, may_wait: bool = True) -> None:
         self.asks_after_ns, self.others_ns = asks_after_ns, others_ns
         self.now_ns = self._began_ns = 5_000_000
         self.waits = self.given_way = 0
-        self._patience = Patience(self._poll, lambda: self.now_ns, self._give_way)
+        self._patience = Patience(self._poll, lambda: self.now_ns, self._give_way, may_wait=may_wait)
 
     def look(self, deadline_ms: int | None = None) -> Events:
         self._began_ns = self.now_ns
@@ -104,3 +104,11 @@ def test_something_due_within_two_milliseconds_is_not_waited_past() -> None:
     machine.now_ns = 5_000_000
     machine.look(8)
     assert (machine.given_way > 0, machine.waits) == (True, 1)
+
+
+def test_where_others_are_in_the_loop_it_only_looks() -> None:
+    machine = Machine(asks_after_ns=2 * LOOKS_NS, may_wait=False)
+    assert machine.look() == []
+    machine = Machine(asks_after_ns=LOOKS_NS // 2, may_wait=False)
+    assert machine.look() == READY
+    assert machine.waits == 0
